@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{BufferMemory, ConnectError, Counters, DataSocket, Role, Stop, connect};
+use engine::{
+    BufferMemory, ConnectError, Counters, DataSocket, Role, Stop, connect, deadline_thread,
+};
 use model::Transport;
 use sys::call;
 use sys::resolve::resolve;
@@ -126,7 +128,7 @@ impl<'a> Session<'a> {
         let connect_stop = stop.child();
         let _deadline = client
             .connect_timeout
-            .map(|time| engine::deadline_thread().set_at(Instant::now() + time, &connect_stop));
+            .map(|time| deadline_thread().set_at(Instant::now() + time, &connect_stop));
         let mut fault = Fault::with_reason(
             error::CONNECT,
             "no local address (-B) has the family of the server's address",
@@ -376,9 +378,16 @@ impl<'a> Session<'a> {
             2
         };
         let mut datagram = vec![0; MAX_DATAGRAM_BYTES];
+        // A server that ends now drops the greeting without an error.
+        let stop = self.stop.child();
+        let _watch = deadline_thread().set_on_hang_up(self.control.as_fd(), &stop);
         loop {
-            match self.stop.wait_readable(socket, until) {
+            match stop.wait_readable(socket, until) {
                 Ok(true) => {}
+                Err(_) if stop.is_set() && !self.stop.is_set() => {
+                    let byte = self.channel().receive_byte(until)?;
+                    return Err(self.unexpected_fault(byte));
+                }
                 Ok(false) => return Err(fault(call::Error::TIMEDOUT)),
                 Err(error) => return Err(fault(error)),
             }

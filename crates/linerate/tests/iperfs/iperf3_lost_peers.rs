@@ -2,10 +2,10 @@
 //! report that in one line within their deadline. Servers release all resources of the test.
 
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use iperf3::wire::{ControlState, add_length_prefix};
+use iperf3::wire::{ControlState, add_length_prefix, reply_to};
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::Requirement::Program;
@@ -71,6 +71,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         server_releases_silent_clients,
         server_closes_streams_before_results,
         client_reports_server_that_disconnects,
+        client_reports_server_that_disconnects_before_a_reply,
         client_reports_silent_server,
         client_reports_killed_and_stopped_servers,
         server_reports_its_end_to_silent_clients,
@@ -324,6 +325,27 @@ fn client_reports_server_that_disconnects() {
             }
         }
     }
+}
+
+/// The second UDP stream waits for a reply when the control connection ends.
+fn client_reports_server_that_disconnects_before_a_reply() {
+    let server = iperf3_script::Server::listen();
+    let line = format!("-c 127.0.0.1 -p {} -u -P 2", server.port);
+    let client = TestProcess::start(&mut our_iperf3(&line));
+    let mut session = server.accept();
+    session.control.send_state(ControlState::ParamExchange);
+    session.control.read_json();
+    // It is not connected, so it takes the second greeting as well.
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, server.port)).expect("a free port");
+    session.control.send_state(ControlState::CreateStreams);
+    let mut greeting = [0; 64];
+    let (_, first) = socket.recv_from(&mut greeting).expect("a greeting");
+    let reply = reply_to(&greeting);
+    socket.send_to(&reply, first).expect("loopback");
+    socket.recv_from(&mut greeting).expect("a second greeting");
+    drop(session);
+    let client = client.finish(SHORT_TIMEOUT);
+    assert_reports_error(&client, "", "a disconnect before a reply");
 }
 
 fn client_reports_silent_server() {
