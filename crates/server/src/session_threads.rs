@@ -1,8 +1,8 @@
 //! Threads that run one session after another.
 //!
 //! A thread's start and end change the address space, under one lock of the kernel. If a server
-//! started a thread for each of hundreds of short sessions per second, all its threads would wait
-//! for that lock.
+//! with thousands of threads started one for each of hundreds of short sessions per second, all
+//! would wait for that lock. A thread of a server with few threads ends with its session.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -14,6 +14,9 @@ use engine::{BudgetHolder, ResourceAmounts, ResourceBudget, ResourceShare};
 
 /// The stack size of a session in bytes. Its buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// The number of threads from which the threads of ended sessions wait for other ones.
+const MANY_THREADS: u64 = 64;
 
 /// At most this part of the process's threads waits for a session.
 const IDLE_DIVISOR: u64 = 32;
@@ -66,6 +69,9 @@ fn next_session() -> Option<Session> {
         ..ResourceAmounts::default()
     };
     let budget = ResourceBudget::process();
+    if budget.threads.used() < MANY_THREADS {
+        return None;
+    }
     let share = budget.reserve(BudgetHolder::Local, amounts).ok()?;
     let (sender, receiver) = mpsc::channel();
     let id = std::thread::current().id();
@@ -123,7 +129,16 @@ mod tests {
     // One test, because the threads belong to the process.
     #[test]
     fn a_thread_runs_sessions_until_none_comes() {
+        let ended = thread_of_session(false);
+        assert!(idle_threads().is_empty());
+        let amounts = ResourceAmounts {
+            threads: MANY_THREADS,
+            ..ResourceAmounts::default()
+        };
+        let budget = ResourceBudget::process();
+        let _many = budget.reserve(BudgetHolder::Local, amounts).unwrap();
         let first = thread_of_session(false);
+        assert_ne!(first, ended);
         await_idle(|threads| threads.len() == 1);
         assert_eq!(thread_of_session(false), first);
         await_idle(|threads| threads.len() == 1);
