@@ -117,7 +117,9 @@ impl Network {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP));
             let socket = socket.expect("a socket");
             socket.set_ip_transparent_v4(true).expect("root may");
-            socket.bind(&source.into()).expect("a transparent address");
+            // A process that another test is starting may still hold the last socket.
+            let is_bound = || socket.bind(&source.into()).is_ok();
+            assert!(wait_until(TIMEOUT, is_bound), "a transparent address");
             let socket = UdpSocket::from(socket);
             for datagram in datagrams {
                 // A connected socket would also receive the server's datagrams.

@@ -158,7 +158,12 @@ fn iperf2_request(program: CommandBuilder, options: &str) -> io::Result<Vec<u32>
         socket.set_read_timeout(Some(TIMEOUT))?;
         let _client = start_client(program, socket.local_addr()?.port(), options);
         let mut datagram = [0; DATAGRAM_HEADER_BYTES + HEADER_BYTES];
-        socket.recv(&mut datagram)?;
+        // A signal for another test of this process may interrupt it.
+        while let Err(error) = socket.recv(&mut datagram) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
         header.copy_from_slice(&datagram[DATAGRAM_HEADER_BYTES..]);
     } else {
         let (listener, port) = listen()?;
