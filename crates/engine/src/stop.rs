@@ -128,7 +128,7 @@ impl Stop {
     /// Adds a child that is set with this stop, or `delay` later.
     pub(crate) fn add_child(&self, child: &Self, delay: Duration) {
         let mut children = lock(&self.0.children);
-        // Only then, because a stop may have thousands of children.
+        // Not at each call: a stop may have thousands of children.
         if children.len() == children.capacity() {
             children.retain(|(other, _)| other.strong_count() > 0);
         }

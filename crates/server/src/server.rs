@@ -14,7 +14,7 @@ use sys::{Address, Socket};
 
 use crate::arrivals::Arrivals;
 use crate::listener::accept;
-use crate::session_threads;
+use crate::session_threads::SESSION_THREADS;
 use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
 
 /// The maximum wait for a connection. A stop interrupts the wait.
@@ -255,7 +255,7 @@ impl<D: Dialect> Server<D> {
             server.serve(client.control, &client.cancel_stop, previous_clients);
             drop((client.slot, session_handle, end_handle));
         };
-        if let Err(error) = session_threads::spawn(session) {
+        if let Err(error) = SESSION_THREADS.spawn(session) {
             self.log_refusal(&peer, &sys::describe(&error));
         }
         ended

@@ -35,118 +35,135 @@ struct IdleThread {
     _share: ResourceShare,
 }
 
-/// The last one gets the next session.
-static IDLE: Mutex<Vec<IdleThread>> = Mutex::new(Vec::new());
+/// The threads of the sessions of all servers.
+pub(crate) static SESSION_THREADS: SessionThreads = SessionThreads::new(MANY_THREADS);
 
-/// Runs a session on a thread that has ended another one, or on a new thread. The caller has charged
-/// the thread.
-pub(crate) fn spawn(session: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let session: Session = Box::new(session);
-    let idle_thread = idle_threads().pop();
-    if let Some(thread) = idle_thread {
-        // A thread that has left the list waits for its session.
-        let sent = thread.sender.send(session);
-        return sent.map_err(|_| io::Error::other("a waiting thread has ended"));
-    }
-    let builder = Builder::new().stack_size(STACK_BYTES);
-    builder.spawn(move || run_sessions(session)).map(drop)
+/// Threads that run sessions, and those that wait for one.
+pub(crate) struct SessionThreads {
+    /// The number of threads of the process from which threads wait.
+    min_threads: u64,
+    /// The last one gets the next session.
+    idle: Mutex<Vec<IdleThread>>,
 }
 
-fn run_sessions(first: Session) {
-    first();
-    // A bound thread would run the next session on the wrong CPU.
-    while !sys::cpu::is_thread_bound()
-        && let Some(session) = next_session()
-    {
-        session();
+impl SessionThreads {
+    const fn new(min_threads: u64) -> Self {
+        Self {
+            min_threads,
+            idle: Mutex::new(Vec::new()),
+        }
     }
-}
 
-/// Waits for a session. Returns `None` if there are enough other threads, or no session comes.
-fn next_session() -> Option<Session> {
-    let amounts = ResourceAmounts {
-        threads: 1,
-        ..ResourceAmounts::default()
-    };
-    let budget = ResourceBudget::process();
-    if budget.threads.used() < MANY_THREADS {
-        return None;
+    /// Runs a session on a thread that has ended another one, or on a new thread. The caller has
+    /// charged the thread.
+    pub(crate) fn spawn(&'static self, session: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let session: Session = Box::new(session);
+        let idle_thread = self.idle().pop();
+        if let Some(thread) = idle_thread {
+            // A thread that has left the list waits for its session.
+            let sent = thread.sender.send(session);
+            return sent.map_err(|_| io::Error::other("a waiting thread has ended"));
+        }
+        let builder = Builder::new().stack_size(STACK_BYTES);
+        builder.spawn(move || self.run_sessions(session)).map(drop)
     }
-    let share = budget.reserve(BudgetHolder::Local, amounts).ok()?;
-    let (sender, receiver) = mpsc::channel();
-    let id = std::thread::current().id();
-    let idle_time = {
-        let mut threads = idle_threads();
-        let count = threads.len() as u32;
-        if u64::from(count) >= budget.threads.total() / IDLE_DIVISOR {
+
+    fn run_sessions(&self, first: Session) {
+        first();
+        // A bound thread would run the next session on the wrong CPU.
+        while !sys::cpu::is_thread_bound()
+            && let Some(session) = self.next_session()
+        {
+            session();
+        }
+    }
+
+    /// Waits for a session. Returns `None` if there are few threads, if enough others wait, or if no
+    /// session comes.
+    fn next_session(&self) -> Option<Session> {
+        let budget = ResourceBudget::process();
+        if budget.threads.used() < self.min_threads {
             return None;
         }
-        threads.push(IdleThread {
-            id,
-            sender,
-            _share: share,
-        });
-        IDLE_TIME + IDLE_TIME_PER_THREAD * count
-    };
-    receiver.recv_timeout(idle_time).ok().or_else(|| {
-        idle_threads().retain(|thread| thread.id != id);
-        // Fails, because the sender was in the list, unless a session is about to be sent.
-        receiver.recv().ok()
-    })
-}
+        let amounts = ResourceAmounts {
+            threads: 1,
+            ..ResourceAmounts::default()
+        };
+        let share = budget.reserve(BudgetHolder::Local, amounts).ok()?;
+        let (sender, receiver) = mpsc::channel();
+        let id = std::thread::current().id();
+        let idle_time = {
+            let mut threads = self.idle();
+            let count = threads.len() as u32;
+            if u64::from(count) >= budget.threads.total() / IDLE_DIVISOR {
+                return None;
+            }
+            threads.push(IdleThread {
+                id,
+                sender,
+                _share: share,
+            });
+            IDLE_TIME + IDLE_TIME_PER_THREAD * count
+        };
+        receiver.recv_timeout(idle_time).ok().or_else(|| {
+            // This drops the sender, unless another thread has taken it and is about to send a
+            // session.
+            self.idle().retain(|thread| thread.id != id);
+            receiver.recv().ok()
+        })
+    }
 
-fn idle_threads() -> MutexGuard<'static, Vec<IdleThread>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleThread>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn thread_of_session(bind: bool) -> ThreadId {
+    /// Runs a session, which calls `prepare`. Returns its thread.
+    fn thread_of_session(threads: &'static SessionThreads, prepare: fn()) -> ThreadId {
         let (sender, receiver) = mpsc::channel();
         let session = move || {
-            if bind {
-                let cpu = sys::cpu::allowed_cpus().unwrap()[0];
-                sys::cpu::bind_thread(cpu).unwrap();
-            }
+            prepare();
             sender.send(std::thread::current().id()).unwrap();
         };
-        spawn(session).unwrap();
+        threads.spawn(session).unwrap();
         receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
-    fn await_idle(is_idle: impl Fn(&[IdleThread]) -> bool) {
-        let deadline = std::time::Instant::now() + TIMEOUT;
-        while !is_idle(&idle_threads()) {
-            assert!(std::time::Instant::now() < deadline);
+    fn await_idle(threads: &SessionThreads, expected: &[ThreadId]) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !threads.idle().iter().map(|thread| &thread.id).eq(expected) {
+            assert!(Instant::now() < deadline, "no {expected:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    // One test, because the threads belong to the process.
     #[test]
     fn a_thread_runs_sessions_until_none_comes() {
-        let ended = thread_of_session(false);
-        assert!(idle_threads().is_empty());
-        let amounts = ResourceAmounts {
-            threads: MANY_THREADS,
-            ..ResourceAmounts::default()
-        };
-        let budget = ResourceBudget::process();
-        let _many = budget.reserve(BudgetHolder::Local, amounts).unwrap();
-        let first = thread_of_session(false);
-        assert_ne!(first, ended);
-        await_idle(|threads| threads.len() == 1);
-        assert_eq!(thread_of_session(false), first);
-        await_idle(|threads| threads.len() == 1);
+        static THREADS: SessionThreads = SessionThreads::new(0);
+        let bind = || sys::cpu::bind_thread(sys::cpu::allowed_cpus().unwrap()[0]).unwrap();
+        let first = thread_of_session(&THREADS, || ());
+        await_idle(&THREADS, &[first]);
+        assert_eq!(thread_of_session(&THREADS, || ()), first);
+        await_idle(&THREADS, &[first]);
         // It is bound to a CPU now, so it ends.
-        assert_eq!(thread_of_session(true), first);
-        let second = thread_of_session(false);
+        assert_eq!(thread_of_session(&THREADS, bind), first);
+        let second = thread_of_session(&THREADS, || ());
         assert_ne!(second, first);
-        await_idle(|threads| threads.len() == 1 && threads[0].id == second);
-        await_idle(<[IdleThread]>::is_empty);
+        await_idle(&THREADS, &[second]);
+        await_idle(&THREADS, &[]);
+    }
+
+    #[test]
+    fn a_thread_ends_with_its_session_if_there_are_few() {
+        static THREADS: SessionThreads = SessionThreads::new(u64::MAX);
+        assert!(THREADS.next_session().is_none());
     }
 }

@@ -221,6 +221,7 @@ impl Server<'_> {
         if self.sessions().iter().any(|entry| entry.peer == *from) {
             return Ok(());
         }
+        // The caller has checked the nonce of a linerate requester.
         let is_proven = LinerateExtension::find(request).is_some();
         let slot = self
             .claim_slot(from, is_proven, None)
