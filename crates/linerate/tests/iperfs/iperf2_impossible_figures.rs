@@ -169,6 +169,9 @@ fn server_charges_buffers_before_they_exist() {
     let is_refused = || server.stderr().contains("left for one address");
     assert!(wait_until(TIMEOUT, is_refused), "{}", server.stderr());
     drop(clients);
+    // The buffers are free before the threads end.
+    let have_ended = || server.usage().threads < 10;
+    assert!(wait_until(TIMEOUT, have_ended), "{:?}", server.usage());
     let line = format!("-c 127.0.0.1 -p {} -n 20000", server.port);
     let client = TestProcess::start(&mut super::our_iperf2(&line)).finish(TIMEOUT);
     assert_eq!(client.code, Some(0), "{client:#?}");
