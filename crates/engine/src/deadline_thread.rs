@@ -430,8 +430,7 @@ impl Stop {
     /// lets running tests continue for that long.
     #[must_use]
     pub fn child_after(&self, delay: Duration) -> Self {
-        let child = Self::new();
-        self.add_child(&child, delay);
+        let child = self.add_child(delay);
         // Read the reason only now: if the stop was set before, it did not set this child.
         if let Some(reason) = self.reason() {
             child.set_after(delay, reason);

@@ -1,5 +1,6 @@
 //! The stop flag of a run, its reason, and the threads that it wakes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -24,8 +25,10 @@ struct Inner {
     /// 0 while running, else a [`StopReason`].
     flag: AtomicU8,
     threads: Mutex<Vec<WakeableThread>>,
-    /// Child stops, each with its delay: a child is set with this stop, or that much later.
-    children: Mutex<Vec<(Weak<Inner>, Duration)>>,
+    /// Child stops by address, each with its delay: a child is set with this stop, or that much
+    /// later. A dropped child leaves the map.
+    children: Mutex<BTreeMap<usize, (Weak<Inner>, Duration)>>,
+    parent: Option<Stop>,
 }
 
 /// Reference to a stop's flag.
@@ -119,20 +122,23 @@ impl Stop {
         let flag = &self.0.flag;
         flag.compare_exchange(0, reason as u8, Relaxed, Relaxed)
             .ok()?;
-        let children = std::mem::take(&mut *lock(&self.0.children)).into_iter();
-        // Dropped children need not be set.
+        let children = std::mem::take(&mut *lock(&self.0.children)).into_values();
+        // A child that is being dropped need not be set.
         let children = children.filter_map(|(child, delay)| Some((Self(child.upgrade()?), delay)));
         Some(children.collect())
     }
 
-    /// Adds a child that is set with this stop, or `delay` later.
-    pub(crate) fn add_child(&self, child: &Self, delay: Duration) {
-        let mut children = lock(&self.0.children);
-        // Not at each call: a stop may have thousands of children.
-        if children.len() == children.capacity() {
-            children.retain(|(other, _)| other.strong_count() > 0);
-        }
-        children.push((Arc::downgrade(&child.0), delay));
+    /// Returns a new child that is set with this stop, or `delay` later.
+    pub(crate) fn add_child(&self, delay: Duration) -> Self {
+        let child = Arc::new(Inner {
+            flag: AtomicU8::default(),
+            threads: Mutex::default(),
+            children: Mutex::default(),
+            parent: Some(self.clone()),
+        });
+        let entry = (Arc::downgrade(&child), delay);
+        lock(&self.0.children).insert(child.address(), entry);
+        Self(child)
     }
 
     /// Adds a thread to the list of those to wake.
@@ -151,6 +157,20 @@ impl Stop {
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Inner {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(parent) = &self.parent {
+            lock(&parent.0.children).remove(&self.address());
+        }
     }
 }
 
@@ -198,6 +218,16 @@ mod tests {
         assert_eq!(first.reason(), Some(StopReason::Deadline));
         assert_eq!(second.reason(), Some(StopReason::Cancelled));
         assert_eq!(parent.child().reason(), Some(StopReason::Cancelled));
+    }
+
+    #[test]
+    fn a_dropped_child_leaves_nothing() {
+        let parent = Stop::new();
+        let child = parent.child();
+        drop(parent.child());
+        assert_eq!(lock(&parent.0.children).len(), 1);
+        drop(child);
+        assert!(lock(&parent.0.children).is_empty());
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// A dropped test leaves the list.
     tests: Mutex<Vec<Weak<RunningTest>>>,
     /// Bytes that each address has moved beyond its rate limit, including those of finished tests.
     excess_bytes: Mutex<HashMap<BudgetHolder, u64>>,
@@ -140,7 +141,6 @@ impl Registry {
     ) -> Result<Arc<RunningTest>, Refusal> {
         let holder = BudgetHolder::for_address(peer);
         let mut tests = lock(&self.0.tests);
-        tests.retain(|test| test.strong_count() > 0);
         let others = live_tests(&tests);
         if let Err(refusal) = self.check_limits(holder, &others, limits) {
             drop(tests);
@@ -460,6 +460,8 @@ impl Drop for RunningTest {
         if let Some(log) = self.registry.0.write_record {
             log(&self.record());
         }
+        // The last weak reference would keep its memory.
+        lock(&self.registry.0.tests).retain(|test| !std::ptr::eq(test.as_ptr(), self));
     }
 }
 
@@ -565,6 +567,7 @@ mod tests {
         assert_eq!(third.record().end.unwrap(), "limit of 8 bit/s per address");
         assert!(third.cancel_stop().is_set() && !first.cancel_stop().is_set());
         drop((first, third));
+        assert_eq!(lock(&registry.0.tests).len(), 0);
         assert_eq!(
             start_test("iperf", "127.0.0.1:1")
                 .unwrap()
