@@ -1,6 +1,7 @@
 //! The running tests of a server, and the record of each finished test.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,13 +40,30 @@ pub struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// A dropped test leaves the list.
-    tests: Mutex<Vec<Weak<RunningTest>>>,
+    tests: Mutex<Tests>,
     /// Bytes that each address has moved beyond its rate limit, including those of finished tests.
     excess_bytes: Mutex<HashMap<BudgetHolder, u64>>,
     /// Whether the limit enforcer runs and reduces `excess_bytes`. Without it, none are added.
     has_limit_enforcer: AtomicBool,
     write_record: Option<RecordWriter>,
+}
+
+/// The tests that have not ended. Each operation takes a short time, because every client waits for
+/// the lock.
+#[derive(Debug, Default)]
+struct Tests {
+    /// The tests by number, in the order of their starts.
+    running: BTreeMap<u64, Weak<RunningTest>>,
+    /// The number of tests of each address.
+    per_address: HashMap<BudgetHolder, u32>,
+    /// The number of the last started test.
+    last_number: u64,
+}
+
+/// Tests that overlap with a new one.
+struct Overlaps {
+    first: Vec<Arc<RunningTest>>,
+    last: Vec<Arc<RunningTest>>,
 }
 
 /// Writes the record of a finished test.
@@ -68,8 +86,11 @@ pub struct ClientTest {
 #[derive(Debug)]
 pub struct RunningTest {
     registry: Registry,
+    number: u64,
     address: BudgetHolder,
     started: Instant,
+    /// The number of tests that were running at its start.
+    initial_overlaps: u32,
     requested_duration: Option<Duration>,
     is_unproven: bool,
     cancel_stop: Stop,
@@ -140,22 +161,15 @@ impl Registry {
         charged_to: BudgetHolder,
     ) -> Result<Arc<RunningTest>, Refusal> {
         let holder = BudgetHolder::for_address(peer);
+        self.check_rate(holder, limits)?;
         let mut tests = lock(&self.0.tests);
-        let others = live_tests(&tests);
-        if let Err(refusal) = self.check_limits(holder, &others, limits) {
-            drop(tests);
-            return Err(refusal);
+        let running = tests.per_address.get(&holder).copied().unwrap_or(0);
+        if let Some(max_tests) = limits.max_tests.filter(|max| running >= *max) {
+            return Err(Refusal::TooManyTests(max_tests));
         }
         let resources = ResourceBudget::process()
             .reserve(charged_to, test.resources)
-            .map_err(|exceeded| Refusal::for_resources(charged_to, exceeded));
-        let resources = match resources {
-            Ok(resources) => resources,
-            Err(refusal) => {
-                drop(tests);
-                return Err(refusal);
-            }
-        };
+            .map_err(|exceeded| Refusal::for_resources(charged_to, exceeded))?;
         let record = TestRecord {
             started: SystemTime::now(),
             peer: peer.to_string(),
@@ -173,8 +187,10 @@ impl Registry {
         let started = Instant::now();
         let running = Arc::new(RunningTest {
             registry: self.clone(),
+            number: tests.last_number + 1,
             address: holder,
             started,
+            initial_overlaps: tests.running.len().try_into().unwrap_or(u32::MAX),
             requested_duration: test.duration,
             is_unproven: test.is_unproven,
             cancel_stop: cancel_stop.clone(),
@@ -189,33 +205,25 @@ impl Registry {
             }),
             _resources: resources,
         });
-        tests.push(Arc::downgrade(&running));
+        let Overlaps { first, last } = tests.add(&running);
         drop(tests);
-        for other in others.iter().filter(|other| other.is_running()) {
-            other.record_overlap(&running);
-            running.record_overlap(other);
+        for other in &first {
+            running.list_overlap(other);
+        }
+        for other in &last {
+            other.list_overlap(&running);
         }
         Ok(running)
     }
 
-    /// Returns the reason why an address gets no new test. `tests` are those of all addresses.
-    fn check_limits(
-        &self,
-        holder: BudgetHolder,
-        tests: &[Arc<RunningTest>],
-        limits: &AddressLimits,
-    ) -> Result<(), Refusal> {
-        let mut running = 0;
-        for test in tests.iter().filter(|test| test.address == holder) {
-            test.update_rate();
-            running += u32::from(test.is_running());
-        }
-        if let Some(max_tests) = limits.max_tests.filter(|max| running >= *max) {
-            return Err(Refusal::TooManyTests(max_tests));
-        }
+    /// Returns an error if the address has used up its rate.
+    fn check_rate(&self, holder: BudgetHolder, limits: &AddressLimits) -> Result<(), Refusal> {
         let Some(rate) = limits.max_bits_per_second else {
             return Ok(());
         };
+        for test in self.tests().iter().filter(|test| test.address == holder) {
+            test.update_rate();
+        }
         let burst_bytes = limits.allowed_bytes(BURST_TIME);
         match self.excess_bytes(holder).checked_sub(burst_bytes) {
             Some(bytes) => Err(Refusal::RateUsedUp {
@@ -231,10 +239,11 @@ impl Registry {
         self.tests().iter().map(|test| test.record()).collect()
     }
 
+    /// Returns the running tests.
     pub(crate) fn tests(&self) -> Vec<Arc<RunningTest>> {
-        let mut tests = live_tests(&lock(&self.0.tests));
-        tests.retain(|test| test.is_running());
-        tests
+        let tests = lock(&self.0.tests);
+        // They are dropped after the unlocking: dropping the last reference locks again.
+        tests.running.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Counts the bytes of each address from now on. The caller then calls
@@ -288,10 +297,36 @@ impl Registry {
     }
 }
 
-/// Returns the tests that still exist. Do not drop the result while holding a lock: dropping the
-/// last reference logs the test.
-fn live_tests(tests: &[Weak<RunningTest>]) -> Vec<Arc<RunningTest>> {
-    tests.iter().filter_map(Weak::upgrade).collect()
+impl Tests {
+    /// Adds a test. Returns the tests whose names it lists, and those that list its name.
+    fn add(&mut self, test: &Arc<RunningTest>) -> Overlaps {
+        let others = |others: &mut dyn Iterator<Item = &Weak<RunningTest>>| {
+            let others = others.take(MAX_LISTED_OVERLAPS);
+            others.filter_map(Weak::upgrade).collect()
+        };
+        // The list of a test is full after so many further starts.
+        let recent = test.number.saturating_sub(MAX_LISTED_OVERLAPS as u64);
+        let overlaps = Overlaps {
+            first: others(&mut self.running.values()),
+            last: others(&mut self.running.range(recent..).map(|(_, test)| test)),
+        };
+        self.running.insert(test.number, Arc::downgrade(test));
+        *self.per_address.entry(test.address).or_default() += 1;
+        self.last_number = test.number;
+        overlaps
+    }
+
+    /// Removes a test that has ended.
+    fn remove(&mut self, test: &RunningTest) {
+        if self.running.remove(&test.number).is_some()
+            && let Entry::Occupied(mut count) = self.per_address.entry(test.address)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
 }
 
 impl RunningTest {
@@ -361,7 +396,7 @@ impl RunningTest {
 
     /// Returns the number of other tests that have overlapped with this one.
     pub fn overlapping_tests(&self) -> u32 {
-        self.state().record.overlapping_tests
+        self.record().overlapping_tests
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -381,28 +416,33 @@ impl RunningTest {
         }
     }
 
-    fn is_running(&self) -> bool {
-        self.state().ended.is_none()
-    }
-
     fn end(&self, end: String, is_complete: bool) {
         let mut state = self.state();
         if state.ended.is_none() {
             state.ended = Some(Instant::now());
             state.record.is_complete = is_complete && state.record.end.is_none();
             state.record.end.get_or_insert(end);
+            let mut tests = lock(&self.registry.0.tests);
+            tests.remove(self);
+            state.record.overlapping_tests = self.count_overlaps(&tests);
         }
     }
 
-    fn record_overlap(&self, other: &Self) {
-        let description = {
+    /// Returns the number of tests that have overlapped with this one, if it is running.
+    fn count_overlaps(&self, tests: &Tests) -> u32 {
+        let later = tests.last_number - self.number;
+        self.initial_overlaps
+            .saturating_add(later.try_into().unwrap_or(u32::MAX))
+    }
+
+    fn list_overlap(&self, other: &Self) {
+        let name = {
             let other = &other.state().record;
             format!("{} {}", other.dialect, other.peer)
         };
-        let record = &mut self.state().record;
-        record.overlapping_tests += 1;
-        if record.overlapped_with.len() < MAX_LISTED_OVERLAPS {
-            record.overlapped_with.push(description);
+        let names = &mut self.state().record.overlapped_with;
+        if names.len() < MAX_LISTED_OVERLAPS {
+            names.push(name);
         }
     }
 
@@ -445,6 +485,9 @@ impl RunningTest {
                 bits_per_second(record.received_bytes + record.sent_bytes, elapsed);
         }
         record.seconds = elapsed.as_secs_f64();
+        if state.ended.is_none() {
+            record.overlapping_tests = self.count_overlaps(&lock(&self.registry.0.tests));
+        }
         record
     }
 
@@ -460,8 +503,6 @@ impl Drop for RunningTest {
         if let Some(log) = self.registry.0.write_record {
             log(&self.record());
         }
-        // The last weak reference would keep its memory.
-        lock(&self.registry.0.tests).retain(|test| !std::ptr::eq(test.as_ptr(), self));
     }
 }
 
@@ -567,7 +608,7 @@ mod tests {
         assert_eq!(third.record().end.unwrap(), "limit of 8 bit/s per address");
         assert!(third.cancel_stop().is_set() && !first.cancel_stop().is_set());
         drop((first, third));
-        assert_eq!(lock(&registry.0.tests).len(), 0);
+        assert!(lock(&registry.0.tests).per_address.is_empty());
         assert_eq!(
             start_test("iperf", "127.0.0.1:1")
                 .unwrap()
