@@ -351,7 +351,13 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     ("The [list of requests]", &[]),
     ("CPU time has no limit per address", &[]),
-    ("An address with thousands of threads can delay", &[]),
+    (
+        "A TCP session of an address that has more than 256 threads waits",
+        &["session_threads::tests::an_address_with_many_threads_has_long_slices"],
+    ),
+    ("This needs Linux 6.12", &[]),
+    ("Before, such an address can delay", &[]),
+    ("An address with thousands of threads can reduce", &[]),
     (
         "`--allow-peers` keeps unknown addresses out",
         &["service::tests::one_address_leaves_slots_to_others"],

@@ -41,4 +41,5 @@ pub use permissions::Permissions;
 pub use registry::{ClientTest, RecordWriter, Registry, RunningTest, TestRecord};
 pub use server::{Dialect, Server, ServerContext};
 pub use service::{AddressLimits, ClientSlot, Refusal, ServerConfig, Service};
+pub use session_threads::order_thread;
 pub use third_party::{MAX_AMPLIFICATION, ThirdParties, UNPROVEN_ADDRESS};

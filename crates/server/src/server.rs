@@ -14,7 +14,7 @@ use sys::{Address, Socket};
 
 use crate::arrivals::Arrivals;
 use crate::listener::accept;
-use crate::session_threads::SESSION_THREADS;
+use crate::session_threads::{SESSION_THREADS, order_thread};
 use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
 
 /// The maximum wait for a connection. A stop interrupts the wait.
@@ -252,6 +252,7 @@ impl<D: Dialect> Server<D> {
         // Counted here, because the threads of two sessions may start in another order.
         let previous_clients = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
+            order_thread(client.holder);
             server.serve(client.control, &client.cancel_stop, previous_clients);
             drop((client.slot, session_handle, end_handle));
         };

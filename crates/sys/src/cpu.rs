@@ -168,6 +168,48 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
         .collect())
 }
 
+/// Sets the time slice of the calling thread, which threads that it starts inherit; `None` for the
+/// default. Of the threads that wait for a CPU, those with a shorter slice come first; all get the
+/// same share: sched_setattr(2). Linux before 6.12 ignores it.
+pub fn set_time_slice(slice: Option<Duration>) {
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    let attributes = SchedulingAttributes {
+        size: size_of::<SchedulingAttributes>() as u32,
+        flags: SCHED_FLAG_KEEP_POLICY,
+        nice,
+        runtime_ns: slice.map_or(0, |slice| slice.as_nanos() as u64),
+        ..SchedulingAttributes::default()
+    };
+    // SAFETY: the kernel reads the struct, whose size it contains.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// Returns the time slice of the calling thread: sched_getattr(2). It is 0 on Linux before 6.12.
+pub fn time_slice() -> Duration {
+    let mut attributes = SchedulingAttributes::default();
+    let size = size_of::<SchedulingAttributes>();
+    // SAFETY: the kernel writes at most this size.
+    unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    Duration::from_nanos(attributes.runtime_ns)
+}
+
+/// From linux/sched.h.
+const SCHED_FLAG_KEEP_POLICY: u64 = 0x08;
+
+/// `struct sched_attr` of linux/sched/types.h, in its first version.
+#[derive(Default)]
+#[repr(C)]
+struct SchedulingAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
 /// Lets the calling thread run only when its CPU is otherwise idle: SCHED_IDLE, sched(7). Its CPU
 /// time counts as nice time, which separates it from the time of other threads.
 pub fn set_lowest_priority() -> io::Result<()> {
@@ -191,6 +233,17 @@ pub fn is_nice() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_slice_is_set_and_reset() {
+        let default = time_slice();
+        set_time_slice(Some(Duration::from_millis(20)));
+        let long = time_slice();
+        set_time_slice(None);
+        assert_eq!(time_slice(), default);
+        // Before Linux 6.12, there is none.
+        assert!(long == Duration::from_millis(20) || default.is_zero());
+    }
 
     #[test]
     fn proc_stat_has_one_line_per_cpu() {

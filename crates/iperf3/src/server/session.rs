@@ -302,6 +302,7 @@ impl Session<'_> {
             results: None,
             rate_window: (Duration::ZERO, 0),
         };
+        server::order_thread(BudgetHolder::for_address(self.control.peer()));
         let data = streams::run_transfer(&streams, transfer, self.control, &mut handler);
         // The end that closes first keeps the addresses in TIME_WAIT. A client needs its port for
         // the next test with the same `--cport`.

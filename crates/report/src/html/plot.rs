@@ -3,6 +3,7 @@
 use model::{Outcome, Sample};
 use serde::Serialize;
 use stats::Histogram;
+use units::Bytes;
 
 use super::text::escape_html;
 use crate::plot::{Axis, Curve, Plot, Style, Unit, axis, picture};
@@ -43,7 +44,7 @@ pub(super) fn rate_plots(test: &TestReport) -> String {
     };
     let figures = TestFigures::from_outcome(run);
     if figures.operations_per_s.is_some() {
-        let data = rate_plot("Throughput over time", THROUGHPUT, series_curves(run, bits));
+        let data = rate_plot(throughput_title(run), THROUGHPUT, series_curves(run, bits));
         let steps = axis("steps per second", Unit::Rate(""));
         return data + &rate_plot("Steps over time", steps, series_curves(run, operations));
     }
@@ -63,7 +64,18 @@ pub(super) fn rate_plots(test: &TestReport) -> String {
     } else {
         run_curves(test, bits)
     };
-    rate_plot("Throughput over time", THROUGHPUT, curves)
+    rate_plot(throughput_title(run), THROUGHPUT, curves)
+}
+
+/// Returns the title of the plot: whether the sent data counts when the peer has acknowledged it or
+/// when this end's socket has accepted it.
+fn throughput_title(run: &Outcome) -> &'static str {
+    let mut samples = run.series.iter().flat_map(|series| &series.samples);
+    if samples.any(|sample| sample.sent > Bytes(0) && sample.acknowledged.is_none()) {
+        "Throughput over time (data counted when sent)"
+    } else {
+        "Throughput over time"
+    }
 }
 
 fn bits(sample: &Sample) -> f64 {

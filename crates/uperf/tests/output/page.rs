@@ -17,7 +17,7 @@ fn closes_every_tag() {
 fn contains_every_section() {
     let text = html(&page());
     for title in [
-        "Throughput over time",
+        "Throughput over time (data counted when sent)",
         "Steps over time",
         "Latency",
         "Latency by percentile",
