@@ -18,6 +18,14 @@ use crate::waiting_datagrams::{DatagramQueue, MAX_WAITING, WaitingSource};
 /// The maximum number of datagrams received at a time. In a flood, the socket is never empty.
 const MAX_RECEIVED: usize = MAX_WAITING;
 
+/// The receive buffer of [`DatagramAcceptor::with_large_buffer`]. Linux doubles it, and counts 768
+/// bytes or more per datagram.
+const LARGE_BUFFER_BYTES: u32 = 1 << 20;
+
+/// The number of times that a session receives [`MAX_RECEIVED`] datagrams before its peer begins.
+/// They empty a large buffer. Linux frees the room of received datagrams in quarters of the buffer.
+const MAX_INITIAL_RECEIVES: usize = 4;
+
 /// The size of the largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 1 << 16;
 
@@ -145,6 +153,14 @@ impl DatagramAcceptor {
             waits_for_second: true,
             ..self
         }
+    }
+
+    /// Enlarges the receive buffer, so that a flood leaves room for the first datagram of a flow until
+    /// its session reads.
+    #[must_use]
+    pub fn with_large_buffer(self) -> Self {
+        sys::option::enlarge_receive_buffer(self.listener.as_fd(), LARGE_BUFFER_BYTES);
+        self
     }
 
     /// Lets the last session also accept flows from these addresses, unless a session expects their
@@ -367,7 +383,11 @@ impl State {
     /// Lets a session expect flows of `host`.
     fn begin(&mut self, acceptor: &DatagramAcceptor, id: u64, host: &Address, token: &[u8]) {
         // Datagrams received until now belong to other sessions.
-        self.collect(acceptor);
+        for _ in 0..MAX_INITIAL_RECEIVES {
+            if self.collect(acceptor) {
+                break;
+            }
+        }
         // A client may use the port of its last test again.
         self.known_sources
             .retain(|known, _| !host.shares_host_with(known));
@@ -388,19 +408,25 @@ impl State {
         may_begin
     }
 
-    /// Receives the pending datagrams for the sessions that expect them.
-    fn collect(&mut self, acceptor: &DatagramAcceptor) {
+    /// Receives pending datagrams for the sessions that expect them, at most [`MAX_RECEIVED`].
+    /// Returns whether these were all.
+    fn collect(&mut self, acceptor: &DatagramAcceptor) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(MAX_DATAGRAM_BYTES, 0);
         self.unconfirmed.remove_older(SECOND_DATAGRAM_TIME);
+        let mut is_empty = false;
         for _ in 0..MAX_RECEIVED {
             match call::receive_from_without_waiting(acceptor.listener.as_fd(), &mut buffer) {
                 Ok((length, Some(from))) => self.sort_in(acceptor, &from, &buffer[..length]),
                 Ok((_, None)) | Err(Error::INTR) => {}
-                Err(_) => break,
+                Err(_) => {
+                    is_empty = true;
+                    break;
+                }
             }
         }
         self.buffer = buffer;
+        is_empty
     }
 
     /// Keeps a datagram if it belongs to a flow or may begin one.
@@ -504,6 +530,24 @@ mod tests {
             .iter()
             .map(|first| &*first.data)
             .collect()
+    }
+
+    #[test]
+    fn a_flood_leaves_room_for_the_first_datagram() {
+        let acceptor = open_acceptor("127.0.0.1:0").with_large_buffer();
+        let flood = client(&acceptor, "127.0.0.2");
+        // Each takes 512 bytes of the buffer or more. A full buffer drops the last ones.
+        for _ in 0..2 * LARGE_BUFFER_BYTES / 512 {
+            flood.send(b"forged").unwrap();
+        }
+        let host = Address::Inet("127.0.0.1:1".parse().unwrap());
+        let flows = acceptor.expect_flows(&host, &[]);
+        let stop = Stop::new();
+        flows.await_turn(deadline(), &stop).unwrap();
+        client(&acceptor, "127.0.0.1").send(b"hello").unwrap();
+        let options = SocketOptions::default();
+        let flow = flows.accept(&options, false, deadline(), &stop).unwrap();
+        assert_eq!(data(&flow), [b"hello"]);
     }
 
     #[test]

@@ -515,6 +515,15 @@ pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes as i32)
 }
 
+/// Enlarges the receive buffer to this size; without CAP_NET_ADMIN, as far as net.core.rmem_max
+/// allows. The default of 208 KiB holds some hundred small datagrams, too few if their reader waits
+/// for a CPU.
+pub fn enlarge_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) {
+    if force_receive_buffer(socket, bytes).is_err() {
+        let _ = set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes as i32);
+    }
+}
+
 /// SIOCOUTQ: bytes that the peer has not acknowledged, sent or unsent. The end of the stream counts
 /// as one byte. tcp(7) mentions unsent data only.
 pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {

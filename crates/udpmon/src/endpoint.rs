@@ -85,16 +85,13 @@ fn read_buffers(socket: &Socket, is_v6: bool) -> SocketBuffers {
 }
 
 /// Enlarges the receive buffer to 4 MiB, unless `-S` sets a size. Stock's default holds 56 packets
-/// of 1472 bytes. That is too small if the program is not scheduled for some milliseconds.
+/// of 1472 bytes.
 pub(crate) fn enlarge_receive_buffer(socket: &Socket, common: &CommonSettings) {
     const LARGE_BUFFER_BYTES: u32 = 4 << 20;
     if common.sets_buffer_bytes {
         return;
     }
-    if option::force_receive_buffer(socket.as_fd(), LARGE_BUFFER_BYTES).is_err() {
-        // Without privilege, the limit is net.core.rmem_max.
-        let _ = socket.set_recv_buffer_size(LARGE_BUFFER_BYTES as usize);
-    }
+    option::enlarge_receive_buffer(socket.as_fd(), LARGE_BUFFER_BYTES);
 }
 
 /// Fails if the kernel granted a smaller buffer than requested.

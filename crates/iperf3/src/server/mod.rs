@@ -322,6 +322,7 @@ impl Iperf3Dialect {
                     let third_parties = self.service.config().third_parties.clone();
                     let opened = (opened.with_first_datagram_check(is_greeting))
                         .with_tokens(greeting_cookie)
+                        .with_large_buffer()
                         .with_third_parties(third_parties);
                     return Ok(Arc::clone(acceptor.insert(Arc::new(opened))));
                 }
