@@ -32,7 +32,7 @@ usage: [FILTER...] [--exact] [--skip FILTER]... [--alone | --not-alone] [--test-
   --skip FILTER      skip the tests whose names contain FILTER
   --exact            filters are complete names
   --alone            run only the tests that run alone; --not-alone runs only the others
-  --test-threads N   run N busy tests in parallel (default: one per processor, at most 4)
+  --test-threads N   run N busy tests in parallel (default: three per two processors, at most 4)
   --list             print the names of the tests
 ";
 
@@ -154,7 +154,8 @@ impl RunnerOptions {
             return 1;
         }
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let default = processors.min(MAX_BUSY_WORKERS);
+        // Busy tests also wait, for a third of their time.
+        let default = (processors + processors.div_ceil(2)).min(MAX_BUSY_WORKERS);
         self.threads.unwrap_or(default).max(1)
     }
 }
