@@ -1,7 +1,7 @@
 //! The running tests of a server, and the record of each finished test.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -52,8 +52,8 @@ struct Inner {
 /// the lock.
 #[derive(Debug, Default)]
 struct Tests {
-    /// The tests by number, in the order of their starts.
-    running: BTreeMap<u64, Weak<RunningTest>>,
+    /// The tests with their numbers, in the order of their starts.
+    running: Vec<(u64, Weak<RunningTest>)>,
     /// The number of tests of each address.
     per_address: HashMap<BudgetHolder, u32>,
     /// The number of the last started test.
@@ -243,7 +243,8 @@ impl Registry {
     pub(crate) fn tests(&self) -> Vec<Arc<RunningTest>> {
         let tests = lock(&self.0.tests);
         // They are dropped after the unlocking: dropping the last reference locks again.
-        tests.running.values().filter_map(Weak::upgrade).collect()
+        let tests = tests.running.iter().map(|(_, test)| test);
+        tests.filter_map(Weak::upgrade).collect()
     }
 
     /// Counts the bytes of each address from now on. The caller then calls
@@ -300,17 +301,18 @@ impl Registry {
 impl Tests {
     /// Adds a test. Returns the tests whose names it lists, and those that list its name.
     fn add(&mut self, test: &Arc<RunningTest>) -> Overlaps {
-        let others = |others: &mut dyn Iterator<Item = &Weak<RunningTest>>| {
-            let others = others.take(MAX_LISTED_OVERLAPS);
-            others.filter_map(Weak::upgrade).collect()
+        let upgrade = |tests: &[(u64, Weak<RunningTest>)]| {
+            let tests = tests.iter().take(MAX_LISTED_OVERLAPS);
+            tests.filter_map(|(_, test)| test.upgrade()).collect()
         };
         // The list of a test is full after so many further starts.
         let recent = test.number.saturating_sub(MAX_LISTED_OVERLAPS as u64);
+        let recent = self.running.partition_point(|(number, _)| *number < recent);
         let overlaps = Overlaps {
-            first: others(&mut self.running.values()),
-            last: others(&mut self.running.range(recent..).map(|(_, test)| test)),
+            first: upgrade(&self.running),
+            last: upgrade(&self.running[recent..]),
         };
-        self.running.insert(test.number, Arc::downgrade(test));
+        self.running.push((test.number, Arc::downgrade(test)));
         *self.per_address.entry(test.address).or_default() += 1;
         self.last_number = test.number;
         overlaps
@@ -318,9 +320,10 @@ impl Tests {
 
     /// Removes a test that has ended.
     fn remove(&mut self, test: &RunningTest) {
-        if self.running.remove(&test.number).is_some()
-            && let Entry::Occupied(mut count) = self.per_address.entry(test.address)
-        {
+        let is_earlier = |(number, _): &(u64, _)| *number < test.number;
+        let index = self.running.partition_point(is_earlier);
+        self.running.remove(index);
+        if let Entry::Occupied(mut count) = self.per_address.entry(test.address) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
