@@ -353,10 +353,10 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ("CPU time has no limit per address", &[]),
     (
         "A TCP session of an address that has more than 256 threads waits",
-        &["session_threads::tests::an_address_with_many_threads_has_long_slices"],
+        &["thread_order::tests::an_address_with_many_threads_has_long_slices"],
     ),
     ("This needs Linux 6.12", &[]),
-    ("Before, such an address can delay", &[]),
+    ("On older kernels, such an address can delay", &[]),
     ("An address with thousands of threads can reduce", &[]),
     (
         "`--allow-peers` keeps unknown addresses out",

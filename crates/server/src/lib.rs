@@ -23,6 +23,7 @@ mod server;
 mod service;
 mod session_threads;
 mod third_party;
+mod thread_order;
 mod waiting_datagrams;
 
 pub use data_acceptor::{
@@ -41,5 +42,5 @@ pub use permissions::Permissions;
 pub use registry::{ClientTest, RecordWriter, Registry, RunningTest, TestRecord};
 pub use server::{Dialect, Server, ServerContext};
 pub use service::{AddressLimits, ClientSlot, Refusal, ServerConfig, Service};
-pub use session_threads::order_thread;
 pub use third_party::{MAX_AMPLIFICATION, ThirdParties, UNPROVEN_ADDRESS};
+pub use thread_order::order_thread;

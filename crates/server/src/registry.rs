@@ -1,35 +1,22 @@
-//! The running tests of a server, and the record of each finished test.
+//! The running tests of a server.
+
+mod running_test;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use engine::{
-    BudgetHolder, Counters, ResourceAmounts, ResourceBudget, ResourceShare, Stop, StopReason,
-};
-use model::EndCause;
-use serde::{Deserialize, Serialize};
+use engine::{BudgetHolder, ResourceBudget, Stop};
 use sys::Address;
 
+use self::running_test::State;
+pub use self::running_test::{ClientTest, RunningTest, TestRecord};
 use crate::{AddressLimits, Refusal};
 
 /// The maximum number of overlapping tests listed in a record. All are counted.
 const MAX_LISTED_OVERLAPS: usize = 8;
-
-/// The minimum time over which a current rate is measured.
-const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The tolerance for the duration of a complete test. A client starts its clock before this end
-/// does. The difference is large on a busy host.
-const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
-
-/// The time without data after which a test of an unproven client ends if another one needs its slot.
-/// A test whose data all came before the first check yields earlier: its source may be forged.
-const MAX_SILENCE: Duration = Duration::from_secs(1);
-const MAX_INITIAL_SILENCE: Duration = Duration::from_millis(100);
 
 /// The allowed burst of an address, as a duration at its maximum rate.
 const BURST_TIME: Duration = Duration::from_secs(1);
@@ -69,80 +56,6 @@ struct Overlaps {
 /// Writes the record of a finished test.
 pub type RecordWriter = fn(&TestRecord);
 
-/// A client's request.
-#[derive(Clone, Debug, Default)]
-pub struct ClientTest {
-    /// The test, in the terms of the dialect.
-    pub name: String,
-    /// The requested duration, if known.
-    pub duration: Option<Duration>,
-    /// The resources of the test beyond those of its session.
-    pub resources: ResourceAmounts,
-    /// Whether the client has a slot of [`Service::admit_unproven`](crate::Service::admit_unproven).
-    pub is_unproven: bool,
-}
-
-/// A running test. When this value is dropped, the test ends and its record is logged.
-#[derive(Debug)]
-pub struct RunningTest {
-    registry: Registry,
-    number: u64,
-    address: BudgetHolder,
-    started: Instant,
-    /// The number of tests that were running at its start.
-    initial_overlaps: u32,
-    requested_duration: Option<Duration>,
-    is_unproven: bool,
-    cancel_stop: Stop,
-    state: Mutex<State>,
-    _resources: ResourceShare,
-}
-
-#[derive(Debug)]
-struct State {
-    record: TestRecord,
-    counters: Vec<Arc<Counters>>,
-    ended: Option<Instant>,
-    /// The bytes already counted in [`Inner::excess_bytes`].
-    counted_bytes: u64,
-    /// When the last of them were counted.
-    counted_at: Instant,
-    /// Whether some of them were counted later than others.
-    is_continuous: bool,
-    /// The time of the last rate measurement, and the bytes at that time.
-    last_measurement: (Instant, u64),
-}
-
-/// The record of a test.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct TestRecord {
-    /// The start time.
-    #[serde(with = "rfc3339")]
-    pub started: SystemTime,
-    /// The client's address and port.
-    pub peer: String,
-    /// The dialect.
-    pub dialect: String,
-    /// The test, in the terms of the dialect.
-    pub test: String,
-    /// The duration so far.
-    pub seconds: f64,
-    /// Payload received by this end.
-    pub received_bytes: u64,
-    /// Payload sent by this end.
-    pub sent_bytes: u64,
-    /// The rate of sent and received payload; for a running test, that of the last second.
-    pub bits_per_second: f64,
-    /// The number of other tests on this host that overlapped with it.
-    pub overlapping_tests: u32,
-    /// The dialects and peers of the first overlapping tests.
-    pub overlapped_with: Vec<String>,
-    /// Whether the test completed as its client requested.
-    pub is_complete: bool,
-    /// How the test ended: complete, or the reason of the failure; `None` while it runs.
-    pub end: Option<String>,
-}
-
 impl Registry {
     pub(crate) fn new(write_record: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
@@ -170,39 +83,17 @@ impl Registry {
         let resources = ResourceBudget::process()
             .reserve(charged_to, test.resources)
             .map_err(|exceeded| Refusal::for_resources(charged_to, exceeded))?;
-        let record = TestRecord {
-            started: SystemTime::now(),
-            peer: peer.to_string(),
-            dialect: dialect.to_owned(),
-            test: test.name,
-            seconds: 0.0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            bits_per_second: 0.0,
-            overlapping_tests: 0,
-            overlapped_with: Vec::new(),
-            is_complete: false,
-            end: None,
-        };
         let started = Instant::now();
         let running = Arc::new(RunningTest {
             registry: self.clone(),
             number: tests.last_number + 1,
+            initial_overlaps: tests.running.len().try_into().unwrap_or(u32::MAX),
             address: holder,
             started,
-            initial_overlaps: tests.running.len().try_into().unwrap_or(u32::MAX),
             requested_duration: test.duration,
             is_unproven: test.is_unproven,
             cancel_stop: cancel_stop.clone(),
-            state: Mutex::new(State {
-                record,
-                counters: Vec::new(),
-                ended: None,
-                counted_bytes: 0,
-                counted_at: started,
-                is_continuous: false,
-                last_measurement: (started, 0),
-            }),
+            state: Mutex::new(State::new(started, (dialect, peer), test.name)),
             _resources: resources,
         });
         let Overlaps { first, last } = tests.add(&running);
@@ -242,9 +133,9 @@ impl Registry {
     /// Returns the running tests.
     pub(crate) fn tests(&self) -> Vec<Arc<RunningTest>> {
         let tests = lock(&self.0.tests);
-        // They are dropped after the unlocking: dropping the last reference locks again.
-        let tests = tests.running.iter().map(|(_, test)| test);
-        tests.filter_map(Weak::upgrade).collect()
+        let running = tests.running.iter().map(|(_, test)| test);
+        // The caller drops them without the lock: the end of a test takes it.
+        running.filter_map(Weak::upgrade).collect()
     }
 
     /// Counts the bytes of each address from now on. The caller then calls
@@ -275,7 +166,7 @@ impl Registry {
     }
 
     /// Returns the test of an unproven client that has moved no data for longest, and at least for
-    /// [`MAX_SILENCE`]. `is_of_use` selects addresses.
+    /// the time that [`RunningTest::max_silence`] returns. `is_of_use` selects addresses.
     pub(crate) fn most_silent_unproven(
         &self,
         is_of_use: impl Fn(BudgetHolder) -> bool,
@@ -305,9 +196,8 @@ impl Tests {
             let tests = tests.iter().take(MAX_LISTED_OVERLAPS);
             tests.filter_map(|(_, test)| test.upgrade()).collect()
         };
-        // The list of a test is full after so many further starts.
-        let recent = test.number.saturating_sub(MAX_LISTED_OVERLAPS as u64);
-        let recent = self.running.partition_point(|(number, _)| *number < recent);
+        // The lists of earlier tests are full: each later start has added a name.
+        let recent = self.running.len().saturating_sub(MAX_LISTED_OVERLAPS);
         let overlaps = Overlaps {
             first: upgrade(&self.running),
             last: upgrade(&self.running[recent..]),
@@ -332,214 +222,6 @@ impl Tests {
     }
 }
 
-impl RunningTest {
-    /// Adds counters to the test.
-    pub fn add_counters(&self, counters: &Arc<Counters>) {
-        self.state().counters.push(Arc::clone(counters));
-    }
-
-    /// Replaces the name of the test. It is for dialects in which only a later request describes the
-    /// test.
-    pub fn rename(&self, name: &str) {
-        name.clone_into(&mut self.state().record.test);
-    }
-
-    /// Marks the test as completed by its client. A test shorter than its requested duration does
-    /// not count as complete.
-    pub fn complete(&self) {
-        let elapsed = self.elapsed();
-        if let Some(requested) = self.requested_duration
-            && elapsed.mul_f64(1.01) + DURATION_TOLERANCE < requested
-        {
-            let [elapsed, requested] = [elapsed, requested].map(|time| time.as_secs_f64());
-            self.fail(&format_args!(
-                "the client ended the test after {elapsed:.1} of {requested:.1} s"
-            ));
-        }
-        self.end("complete".to_owned(), true);
-    }
-
-    /// Records that the test failed. Only the first reason is recorded. If the server was stopped,
-    /// that is the reason.
-    pub fn fail(&self, reason: &dyn Display) {
-        let is_cancelled = self.cancel_stop.reason() == Some(StopReason::Cancelled);
-        let why = if is_cancelled {
-            &"the server was stopped"
-        } else {
-            reason
-        };
-        self.end(why.to_string(), false);
-    }
-
-    /// Records a reason why the test is incomplete, although it continues.
-    pub fn record_failure(&self, reason: &dyn Display) {
-        self.state().record.end.get_or_insert(reason.to_string());
-    }
-
-    /// Records the end of an engine run.
-    pub fn record_end(&self, ended: &EndCause) {
-        match ended {
-            EndCause::Failed(reason) => self.fail(reason),
-            // The code that cancelled the run records the reason.
-            EndCause::Cancelled => {}
-            EndCause::Deadline | EndCause::Count | EndCause::PeerClosed => self.complete(),
-        }
-    }
-
-    /// Ends the test because it exceeds a limit.
-    pub(crate) fn cancel_for(&self, reason: &Refusal) {
-        self.fail(reason);
-        self.cancel_stop.set(StopReason::Cancelled);
-    }
-
-    /// Returns the stop that ends the test early.
-    pub fn cancel_stop(&self) -> &Stop {
-        &self.cancel_stop
-    }
-
-    /// Returns the number of other tests that have overlapped with this one.
-    pub fn overlapping_tests(&self) -> u32 {
-        self.record().overlapping_tests
-    }
-
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Returns the time since the last rate measurement that found new bytes.
-    fn silence(&self) -> Duration {
-        self.state().counted_at.elapsed()
-    }
-
-    fn max_silence(&self) -> Duration {
-        if self.state().is_continuous {
-            MAX_SILENCE
-        } else {
-            MAX_INITIAL_SILENCE
-        }
-    }
-
-    fn end(&self, end: String, is_complete: bool) {
-        let mut state = self.state();
-        if state.ended.is_none() {
-            state.ended = Some(Instant::now());
-            state.record.is_complete = is_complete && state.record.end.is_none();
-            state.record.end.get_or_insert(end);
-            let mut tests = lock(&self.registry.0.tests);
-            tests.remove(self);
-            state.record.overlapping_tests = self.count_overlaps(&tests);
-        }
-    }
-
-    /// Returns the number of tests that have overlapped with this one, if it is running.
-    fn count_overlaps(&self, tests: &Tests) -> u32 {
-        let later = tests.last_number - self.number;
-        self.initial_overlaps
-            .saturating_add(later.try_into().unwrap_or(u32::MAX))
-    }
-
-    fn list_overlap(&self, other: &Self) {
-        let name = {
-            let other = &other.state().record;
-            format!("{} {}", other.dialect, other.peer)
-        };
-        let names = &mut self.state().record.overlapped_with;
-        if names.len() < MAX_LISTED_OVERLAPS {
-            names.push(name);
-        }
-    }
-
-    /// Updates the current rate, and adds the new bytes to the excess of the address.
-    fn update_rate(&self) {
-        let mut state = self.state();
-        let (bytes, now) = (state.bytes(), Instant::now());
-        let added = bytes - std::mem::replace(&mut state.counted_bytes, bytes);
-        if added > 0 {
-            state.is_continuous = added < bytes;
-            state.counted_at = now;
-        }
-        let (measured_at, bytes_then) = state.last_measurement;
-        if now - measured_at >= MIN_RATE_INTERVAL {
-            state.record.bits_per_second = bits_per_second(bytes - bytes_then, now - measured_at);
-            state.last_measurement = (now, bytes);
-        }
-        drop(state);
-        if !self.registry.0.has_limit_enforcer.load(Relaxed) {
-            return;
-        }
-        let mut excess_bytes = lock(&self.registry.0.excess_bytes);
-        if added > 0 {
-            *excess_bytes.entry(self.address).or_default() += added;
-        }
-    }
-
-    fn record(&self) -> TestRecord {
-        let state = self.state();
-        let elapsed = state.ended.unwrap_or_else(Instant::now) - self.started;
-        let is_average = state.ended.is_some() || state.last_measurement.0 == self.started;
-        let mut record = state.record.clone();
-        for counters in &state.counters {
-            let counts = counters.counts();
-            record.received_bytes += counts.received.0;
-            record.sent_bytes += counts.sent.0;
-        }
-        if is_average {
-            record.bits_per_second =
-                bits_per_second(record.received_bytes + record.sent_bytes, elapsed);
-        }
-        record.seconds = elapsed.as_secs_f64();
-        if state.ended.is_none() {
-            record.overlapping_tests = self.count_overlaps(&lock(&self.registry.0.tests));
-        }
-        record
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
-impl Drop for RunningTest {
-    fn drop(&mut self) {
-        self.fail(&"the connection to the client ended before the test was complete");
-        self.update_rate();
-        if let Some(log) = self.registry.0.write_record {
-            log(&self.record());
-        }
-    }
-}
-
-impl State {
-    fn bytes(&self) -> u64 {
-        let counts = self.counters.iter().map(|counters| counters.counts());
-        counts.map(|counts| counts.bytes()).sum()
-    }
-}
-
-mod rfc3339 {
-    use std::time::SystemTime;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&humantime::format_rfc3339_millis(*time))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
-        let text = String::deserialize(from)?;
-        humantime::parse_rfc3339(&text).map_err(D::Error::custom)
-    }
-}
-
-fn bits_per_second(bytes: u64, time: Duration) -> f64 {
-    let seconds = time.as_secs_f64();
-    if seconds > 0.0 {
-        bytes as f64 * 8.0 / seconds
-    } else {
-        0.0
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Sums and lists are complete even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -547,6 +229,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use engine::Counters;
+
+    use super::running_test::MAX_INITIAL_SILENCE;
     use super::*;
 
     #[test]

@@ -14,7 +14,8 @@ use sys::{Address, Socket};
 
 use crate::arrivals::Arrivals;
 use crate::listener::accept;
-use crate::session_threads::{SESSION_THREADS, order_thread};
+use crate::session_threads::SESSION_THREADS;
+use crate::thread_order::order_thread;
 use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
 
 /// The maximum wait for a connection. A stop interrupts the wait.

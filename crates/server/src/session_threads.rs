@@ -26,12 +26,6 @@ const IDLE_DIVISOR: u64 = 32;
 const IDLE_TIME: Duration = Duration::from_secs(1);
 const IDLE_TIME_PER_THREAD: Duration = Duration::from_millis(4);
 
-/// The number of threads of one address from which it waits behind others. Usual tests have fewer.
-const MANY_THREADS_OF_ADDRESS: u64 = 256;
-
-/// The time slice of the threads of such an address. The usual slice is 0.7 to 3 ms.
-const LONG_SLICE: Duration = Duration::from_millis(20);
-
 type Session = Box<dyn FnOnce() + Send>;
 
 /// A thread that waits for a session.
@@ -50,14 +44,6 @@ pub(crate) struct SessionThreads {
     min_threads: u64,
     /// The last one gets the next session.
     idle: Mutex<Vec<IdleThread>>,
-}
-
-/// Lets the calling thread, and threads that it starts, wait for a CPU behind those of other
-/// addresses if this one has many threads. Each thread gets the same share of the CPUs; but among
-/// thousands that wait, a thread would wait for seconds for its first turn.
-pub fn order_thread(holder: BudgetHolder) {
-    let threads = ResourceBudget::process().threads.used_by(holder);
-    sys::cpu::set_time_slice((threads > MANY_THREADS_OF_ADDRESS).then_some(LONG_SLICE));
 }
 
 impl SessionThreads {
@@ -149,23 +135,6 @@ mod tests {
         };
         threads.spawn(session).unwrap();
         receiver.recv_timeout(TIMEOUT).unwrap()
-    }
-
-    #[test]
-    fn an_address_with_many_threads_has_long_slices() {
-        let default = sys::cpu::time_slice();
-        let holder = BudgetHolder::Machine(1);
-        order_thread(holder);
-        assert_eq!(sys::cpu::time_slice(), default);
-        let threads = (ResourceBudget::process().threads)
-            .reserve(holder, MANY_THREADS_OF_ADDRESS + 1)
-            .unwrap();
-        order_thread(holder);
-        // Before Linux 6.12, there are no slices.
-        assert!(sys::cpu::time_slice() == LONG_SLICE || default.is_zero());
-        drop(threads);
-        order_thread(holder);
-        assert_eq!(sys::cpu::time_slice(), default);
     }
 
     fn await_idle(threads: &SessionThreads, expected: &[ThreadId]) {

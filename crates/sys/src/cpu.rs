@@ -170,7 +170,7 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
 
 /// Sets the time slice of the calling thread, which threads that it starts inherit; `None` for the
 /// default. Of the threads that wait for a CPU, those with a shorter slice come first; all get the
-/// same share: sched_setattr(2). Linux before 6.12 ignores it.
+/// same share: sched_setattr(2). Linux before 6.12, and real-time policies, ignore it.
 pub fn set_time_slice(slice: Option<Duration>) {
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     let attributes = SchedulingAttributes {

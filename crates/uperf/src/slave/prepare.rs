@@ -134,8 +134,8 @@ impl Session<'_> {
         let running = (self.server)
             .begin(self.control.peer(), test)
             .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
-        // A stopped slave sends its goodbye first. So its strands have a stop of their own.
         server::order_thread(holder);
+        // A stopped slave sends its goodbye first. So its strands have a stop of their own.
         let workers = Workers::start(vec![setup], &MeasurementOptions::default(), &Stop::new())
             .map_err(|error| WorkRefusal::Threads(sys::describe(&error)))
             .inspect_err(|refusal| running.fail(refusal))?;
