@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use engine::{BudgetHolder, ResourceAmounts, ResourceBudget, ResourceShare};
 
+use crate::freed_memory::release_freed_memory_soon;
+
 /// The stack size of a session in bytes. Its buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -76,6 +78,9 @@ impl SessionThreads {
         {
             session();
         }
+        // The allocator keeps freed blocks per thread until the thread ends. They hold the pages in
+        // which they lie, also of memory that other threads have freed.
+        release_freed_memory_soon();
     }
 
     /// Waits for a session. Returns `None` if there are few threads, if enough others wait, or if no
