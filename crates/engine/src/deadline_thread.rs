@@ -3,11 +3,11 @@
 //! It only sleeps, sets flags and wakes threads. On a busy machine it is therefore late only by its
 //! own scheduling delay.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sys::call::{self, Error};
@@ -38,10 +38,11 @@ pub struct DeadlineThread {
 /// Counters that must change within a timeout, and the stop to set otherwise.
 #[derive(Debug)]
 struct ProgressCheck {
-    /// The check ends when the counters no longer exist.
-    counters: Weak<Counters>,
+    counters: Arc<Counters>,
     stop: Stop,
     timeout: Duration,
+    /// Time of the next check.
+    due: Instant,
     /// [`Counters::progress`] at the last check.
     last_progress: u64,
     /// Time at which `last_progress` last changed.
@@ -60,8 +61,10 @@ struct PendingWake {
 struct State {
     /// Deadlines by time. The ID distinguishes equal times.
     deadlines: BTreeMap<(Instant, u64), (Stop, StopReason)>,
-    /// Progress checks by the time at which they are due. The ID distinguishes equal times.
-    progress_checks: BTreeMap<(Instant, u64), ProgressCheck>,
+    /// Progress checks by ID.
+    progress_checks: HashMap<u64, ProgressCheck>,
+    /// The times at which progress checks are due, with their IDs.
+    due_checks: BTreeSet<(Instant, u64)>,
     /// Stops to set on a hang-up or an input, by the ID of the watch.
     watched: HashMap<u64, (Stop, StopReason)>,
     /// Inputs that are watched until the process ends.
@@ -195,25 +198,33 @@ impl DeadlineThread {
         Ok(())
     }
 
-    /// Sets `stop` if `counters` do not change for `timeout`, or up to a quarter longer. The check
-    /// ends when the counters are dropped.
+    /// Sets `stop` if `counters` do not change for `timeout`, or up to a quarter longer, unless the
+    /// watch is dropped first.
     ///
     /// A socket timeout would cost more: the kernel would set and cancel a timer in each call that
     /// waits.
-    pub fn set_on_idle(&self, counters: &Arc<Counters>, timeout: Duration, stop: &Stop) {
+    pub fn set_on_idle(
+        &self,
+        counters: &Arc<Counters>,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> IdleWatch<'_> {
         let now = Instant::now();
         let check = ProgressCheck {
-            counters: Arc::downgrade(counters),
+            counters: Arc::clone(counters),
             stop: stop.clone(),
             timeout,
+            due: now + timeout / CHECKS_PER_TIMEOUT,
             last_progress: counters.progress(),
             last_change: now,
         };
         let mut state = self.state();
-        let key = (now + timeout / CHECKS_PER_TIMEOUT, state.next_id());
-        state.progress_checks.insert(key, check);
+        let id = state.next_id();
+        state.due_checks.insert((check.due, id));
+        state.progress_checks.insert(id, check);
         drop(state);
         self.poller.wake();
+        IdleWatch { thread: self, id }
     }
 
     /// Wakes the threads of a set stop again and again until all have left.
@@ -290,7 +301,7 @@ impl DeadlineThread {
         }
         let next_wake = state.pending_wakes.iter().map(|wake| wake.next).min();
         let next_deadline = state.deadlines.keys().next().map(|(when, _)| *when);
-        let next_check = state.progress_checks.keys().next().map(|(when, _)| *when);
+        let next_check = state.due_checks.first().map(|(when, _)| *when);
         [next_wake, next_deadline, next_check]
             .into_iter()
             .flatten()
@@ -330,23 +341,20 @@ impl State {
     /// Reads the counters that are due. Returns the stops of those whose timeout has passed.
     fn check_progress(&mut self, now: Instant) -> Vec<Stop> {
         let mut idle_stops = Vec::new();
-        while let Some(first) = self.progress_checks.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let ((_, id), mut check) = first.remove_entry();
-            let Some(counters) = check.counters.upgrade() else {
+        while let Some(&(due, id)) = self.due_checks.first().filter(|(due, _)| *due <= now) {
+            self.due_checks.remove(&(due, id));
+            let Some(check) = self.progress_checks.get_mut(&id) else {
                 continue;
             };
-            let progress = counters.progress();
+            let progress = check.counters.progress();
             if progress != check.last_progress {
                 (check.last_progress, check.last_change) = (progress, now);
             }
             if now.duration_since(check.last_change) >= check.timeout {
-                idle_stops.push(check.stop);
+                idle_stops.extend(self.progress_checks.remove(&id).map(|check| check.stop));
             } else {
-                self.progress_checks
-                    .insert((now + check.timeout / CHECKS_PER_TIMEOUT, id), check);
+                check.due = now + check.timeout / CHECKS_PER_TIMEOUT;
+                self.due_checks.insert((check.due, id));
             }
         }
         idle_stops
@@ -369,6 +377,23 @@ pub struct DeadlineGuard<'a> {
 impl Drop for DeadlineGuard<'_> {
     fn drop(&mut self) {
         self.thread.state().deadlines.remove(&self.key);
+    }
+}
+
+/// A watch on the progress of counters. Dropping it ends the watch.
+#[derive(Debug)]
+#[must_use]
+pub struct IdleWatch<'a> {
+    thread: &'a DeadlineThread,
+    id: u64,
+}
+
+impl Drop for IdleWatch<'_> {
+    fn drop(&mut self) {
+        let mut state = self.thread.state();
+        if let Some(check) = state.progress_checks.remove(&self.id) {
+            state.due_checks.remove(&(check.due, self.id));
+        }
     }
 }
 
@@ -494,9 +519,13 @@ mod tests {
         let (idle, moving) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
         let (idle_stop, moving_stop, dropped_stop) = (Stop::new(), Stop::new(), Stop::new());
         let timeout = Duration::from_millis(40);
-        deadline_thread().set_on_idle(&idle, timeout, &idle_stop);
-        deadline_thread().set_on_idle(&moving, timeout * 50, &moving_stop);
-        deadline_thread().set_on_idle(&Arc::new(Counters::default()), timeout, &dropped_stop);
+        drop(deadline_thread().set_on_idle(&idle, timeout, &dropped_stop));
+        assert!(
+            Arc::strong_count(&idle) == 1,
+            "a dropped watch keeps nothing"
+        );
+        let _idle = deadline_thread().set_on_idle(&idle, timeout, &idle_stop);
+        let _moving = deadline_thread().set_on_idle(&moving, timeout * 50, &moving_stop);
         let start = Instant::now();
         while !idle_stop.is_set() {
             std::thread::yield_now();
@@ -512,13 +541,15 @@ mod tests {
         let mut state = State::default();
         let start = Instant::now();
         let check = ProgressCheck {
-            counters: Arc::downgrade(&counters),
+            counters: Arc::clone(&counters),
             stop: Stop::new(),
             timeout: Duration::from_secs(4),
+            due: start,
             last_progress: counters.progress(),
             last_change: start,
         };
-        state.progress_checks.insert((start, 1), check);
+        state.due_checks.insert((start, 1));
+        state.progress_checks.insert(1, check);
         let mut idle_count_at = |seconds| {
             state
                 .check_progress(start + Duration::from_secs(seconds))

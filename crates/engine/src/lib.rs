@@ -57,7 +57,7 @@ pub use connector::{
     ConnectError, Connector, PortRange, connect, connect_within, connect_without_data,
 };
 pub use counters::{Counters, acknowledged_bytes};
-pub use deadline_thread::{DeadlineGuard, DeadlineThread, deadline_thread, mark_forked};
+pub use deadline_thread::{DeadlineGuard, DeadlineThread, IdleWatch, deadline_thread, mark_forked};
 pub use departures::{PacketSendResult, PacketSender};
 pub use end::LoopResult;
 pub use finish::FinishMethod;

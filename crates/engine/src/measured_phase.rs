@@ -11,7 +11,7 @@ use sys::Socket;
 use crate::buffers::Buffers;
 use crate::clock::{PhaseClock, PhaseTimes};
 use crate::counters::Counters;
-use crate::deadline_thread::{ConnectionWatch, DeadlineGuard, deadline_thread};
+use crate::deadline_thread::{ConnectionWatch, DeadlineGuard, IdleWatch, deadline_thread};
 use crate::end::LoopResult;
 use crate::finish::FinishMethod;
 use crate::flow_group::FlowGroup;
@@ -56,6 +56,7 @@ pub struct MeasuredPhase<'a> {
     /// Whether this end only sends data.
     only_sends: bool,
     _deadline: Option<DeadlineGuard<'a>>,
+    _idle_watch: Option<IdleWatch<'a>>,
     hang_up_watch: Option<ConnectionWatch<'a>>,
 }
 
@@ -66,13 +67,12 @@ impl<'a> MeasuredPhase<'a> {
         let stop = abort.child();
         let watch = |control| deadline_thread().set_on_hang_up(control, &abort);
         let watch = settings.control.map(watch);
-        if let Some(idle) = settings.idle_timeout {
-            deadline_thread().set_on_idle(settings.counters, idle, &abort);
-        }
+        let watch_idle = |idle| deadline_thread().set_on_idle(settings.counters, idle, &abort);
         let clock = PhaseClock::start(endpoint);
         let deadline = |duration| deadline_thread().set_at(clock.started + duration, &stop);
         Self {
             _deadline: settings.duration.map(deadline),
+            _idle_watch: settings.idle_timeout.map(watch_idle),
             hang_up_watch: watch,
             stop,
             abort_stop: abort,

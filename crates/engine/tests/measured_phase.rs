@@ -86,10 +86,8 @@ fn run_end(
         group: None,
     };
     let mut phase = MeasuredPhase::start(endpoint, settings);
-    if sends {
-        // The timeout excludes the drain, during which the counters do not change.
-        deadline_thread().set_on_idle(&counters, timeout, &phase.stop);
-    }
+    // The timeout excludes the drain, during which the counters do not change.
+    let _idle_watch = sends.then(|| deadline_thread().set_on_idle(&counters, timeout, &phase.stop));
     let sockets = FlowSockets::Connected(data.as_fd());
     let result = phase.run(flow.limit, FlowLoop::for_flow(flow, &mut buffers), sockets);
     let loop_ended = phase.times.elapsed;

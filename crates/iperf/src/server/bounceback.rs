@@ -93,7 +93,7 @@ pub(super) fn serve(
     // Each message counts for both directions, as in the client.
     let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
     let stop = server.cancel_stop.child();
-    deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
+    let _idle_watch = deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
     let _registration = stop.register_thread();
     loop {
         let received = WallTime::now();
