@@ -134,11 +134,12 @@ impl Observer for Printer<'_> {
             let Some(left_out) = self.error_limit.admit(max_lines) else {
                 return;
             };
-            // A closed pipe is not a failure.
+            let mut text = format!("{line}\n");
             if left_out > 0 {
-                let _ = writeln!(state.errors, "{left_out} log lines left out");
+                text.insert_str(0, &format!("{left_out} log lines left out\n"));
             }
-            let _ = writeln!(state.errors, "{line}");
+            // One write keeps lines of several processes apart. A closed pipe is not a failure.
+            let _ = state.errors.write_all(text.as_bytes());
             return;
         }
         if settings.is_quiet {
