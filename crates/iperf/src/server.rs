@@ -1,35 +1,36 @@
 //! The server of TCP tests. `udp/server.rs` serves UDP tests.
 
 mod bounceback;
+mod connect_back;
 mod requested;
+mod test;
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{
-    BudgetHolder, BufferMemory, DataSocket, DeadlineGuard, ResourceBudget, Role as End,
-    SharedBudget, Stop, deadline_thread,
+    BudgetHolder, BufferMemory, DataSocket, DeadlineGuard, ResourceBudget, SharedBudget, Stop,
+    deadline_thread,
 };
-use model::{FlowPlan, Limit, SocketOptions, Transport};
+use model::{SocketOptions, Transport};
 use server::{Dialect, RunningTest, Server, ServerContext, Service, listen};
 
 pub use crate::udp::server::serve_datagrams;
+pub(crate) use connect_back::connect_back;
+use requested::requested_bursts;
 pub(crate) use requested::{SenderOptions, describe_test, udp_send_mode};
-use requested::{requested_bursts, tcp_send_mode};
 use sys::{Address, Socket};
+use test::ServedTest;
 
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
-use crate::flow::{flow_plan, send_length};
-use crate::options::{PeriodicBursts, PermitKey, SendMode, ServerSettings, Settings};
-use crate::report_group::{ReportGroup, ReportGroups};
-use crate::timing::{FlowTimings, TimingKind};
-use crate::traffic::{self, ReceivedBursts, StreamTransfer};
+use crate::options::{PeriodicBursts, PermitKey, ServerSettings, Settings};
+use crate::report_group::ReportGroups;
+use crate::traffic;
 use crate::wire::flags::{self, upper};
 use crate::wire::{Acknowledgement, BounceMessage, Hello, HelloTransport, WallTime, version_name};
 
@@ -42,14 +43,8 @@ const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// The maximum time until a client acknowledges or reads sent data (`TCP_USER_TIMEOUT`).
 const ACKNOWLEDGEMENT_TIMEOUT_MS: u32 = 60_000;
 
-/// The maximum time until a client finishes its stream.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(4);
-
 /// The maximum time from now to a test start that a client schedules.
 const MAX_START_DELAY: Duration = Duration::from_secs(3610);
-
-/// The connect timeout of the server's connection to a client (`-d`, `-r`).
-const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A callback that runs after the server starts to listen and before it starts a thread.
 ///
@@ -325,7 +320,6 @@ impl IperfDialect {
         let _ = sys::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case per kind of test")]
     fn run_test(
         &self,
         data: &DataSocket,
@@ -335,8 +329,6 @@ impl IperfDialect {
         running: &RunningTest,
     ) -> io::Result<()> {
         let hello = stream_start.hello.as_ref();
-        let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
-        let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
         let requested_bursts = hello.and_then(requested_bursts);
         let connection = self.connection_info(data, peer, number, hello, requested_bursts);
         if !self.is_permitted(hello.and_then(|hello| hello.key.as_deref())) {
@@ -346,98 +338,20 @@ impl IperfDialect {
         self.send_acknowledgement(data, hello, connection.has_trip_times)?;
         self.observer.observe(&TestEvent::Connected(&connection));
         apply_requests(data, &connection, server.cancel_stop);
-        let reports = self
-            .report_groups
-            .group_for(peer, connection.local.as_ref());
-        let send_plan = hello.map(|hello| {
-            self.sender_options
-                .requested_plan(Transport::Tcp, &self.settings, hello)
-        });
-        let send_mode = hello.map_or_else(SendMode::default, |hello| {
-            tcp_send_mode(hello, requested_bursts)
-        });
-        let bin_width = self.settings.output.bins.map(|bins| bins.width);
-        let receive_kind = receive_timing_kind(&connection, requested_bursts);
-        let run = |plan: &FlowPlan, id: FlowId, bytes_before_start: usize| {
-            let sends = plan.workload.sends();
-            let header = match hello {
-                Some(hello) if sends && has(upper::TRIP_TIMES | upper::BURSTS) => {
-                    server_hello(hello, is_reverse)
-                }
-                _ => Vec::new(),
-            };
-            let memory = self.memory_for(peer);
-            let _pattern_share = memory
-                .reserve(send_length(plan).into())
-                .map_err(io::Error::other)?;
-            let pattern = connection::pattern(send_length(plan), &header);
-            let bytes_before_start = if sends {
-                header.len()
-            } else {
-                bytes_before_start
-            };
-            if sends {
-                let options = &plan.local.socket;
-                SenderOptions::set_type_of_service(data.socket.as_fd(), options, peer.is_ipv6());
-            }
-            send_all(data.socket.as_fd(), &header)?;
-            let transfer = StreamTransfer {
-                flow: plan,
-                data,
-                pattern: &pattern,
-                group: None,
-                finish_timeout: FINISH_TIMEOUT,
-                is_duplex,
-                bytes_before_start,
-                counts_reads: self.settings.output.enhanced,
-                send_mode: &send_mode,
-                received_bursts: receive_kind.map(|_| ReceivedBursts {
-                    stream_has_test_header: false,
-                }),
-                requested: Instant::now(),
-                started: WallTime::now(),
-                ends_on_reset: true,
-                memory: &memory,
-                stop: server.cancel_stop,
-            };
-            let mut measured = connection::measured_flow(id, plan, data, &connection)?;
-            let sent_frames = send_mode
-                .periodic_bursts
-                .filter(|bursts| bursts.is_isochronous);
-            let kind = if sends {
-                sent_frames.map(|_| TimingKind::Frames)
-            } else {
-                receive_kind
-            };
-            measured.timings = kind.map(|kind| Arc::new(FlowTimings::new(kind, bin_width)));
-            running.add_counters(&measured.counters);
-            running.record_end(&traffic::run(&transfer, &measured, &reports).ended);
-            io::Result::Ok(())
-        };
-        let receive = || {
-            run(
-                &self.receive_plan(),
-                flow_id(number, false, hello),
-                stream_start.header_bytes,
-            )
-        };
-        match (&send_plan, hello) {
-            (Some(send_plan), _) if is_reverse => run(send_plan, flow_id(number, false, hello), 0),
-            (Some(send_plan), _) if is_duplex => std::thread::scope(|scope| {
-                let sender = Builder::new()
-                    .spawn_scoped(scope, || run(send_plan, flow_id(number, true, hello), 0))?;
-                let received = receive();
-                sender.join().unwrap_or(Ok(())).and(received)
-            }),
-            (Some(send_plan), Some(hello)) if hello.flags & flags::VERSION1 != 0 => {
-                let run_reverse = || {
-                    self.run_reverse_connection(peer, hello, send_plan, &reports, server, running);
-                };
-                let is_simultaneous = hello.flags & flags::RUN_NOW != 0;
-                run_both_connections(data, receive, run_reverse, is_simultaneous)
-            }
-            _ => receive(),
+        ServedTest {
+            dialect: self,
+            running,
+            stop: server.cancel_stop,
+            reports: self
+                .report_groups
+                .group_for(peer, connection.local.as_ref()),
+            peer,
+            stream_start,
+            requested_bursts,
+            data,
+            connection,
         }
+        .run()
     }
 
     /// Returns the connection facts for the report.
@@ -474,21 +388,6 @@ impl IperfDialect {
             connection.initial_tcp_state = None;
         }
         connection
-    }
-
-    fn receive_plan(&self) -> FlowPlan {
-        let settings = &self.settings;
-        let plan = flow_plan(
-            Transport::Tcp,
-            settings.length,
-            settings.rate,
-            Limit::Unlimited,
-            &settings.socket,
-        );
-        let pacing = plan.local.pacing;
-        let mut plan = plan.reversed();
-        plan.local.pacing = pacing;
-        plan
     }
 
     /// Returns whether the header has the flag `bit` and a plausible start time.
@@ -542,111 +441,15 @@ impl IperfDialect {
             Err(error) => Err(error.into()),
         }
     }
-
-    /// Connects to the client's port, and sends the flow of `-d` or `-r`.
-    fn run_reverse_connection(
-        &self,
-        peer: &Address,
-        hello: &Hello,
-        send_plan: &FlowPlan,
-        reports: &Arc<ReportGroup>,
-        server: ServerContext<'_>,
-        running: &RunningTest,
-    ) {
-        let port = hello.port;
-        let Some(client_address) = peer.with_port(port) else {
-            return self.report_error(format!("tcp connect failed: {port} is not a port"));
-        };
-        let local = client_address.with_any_host().with_any_port();
-        let data = DataSocket::open(
-            Transport::Tcp,
-            &local,
-            &self.socket_options(),
-            End::Initiator,
-        );
-        let data = match data {
-            Ok(data) => data,
-            Err(error) => return self.report_error(error.to_string()),
-        };
-        let (connect_stop, _deadline) = server
-            .cancel_stop
-            .child_until(Instant::now() + REVERSE_CONNECT_TIMEOUT);
-        if let Err(error) = engine::connect(&data.socket, &client_address, &connect_stop) {
-            return self.report_error(format!("tcp connect failed: {error}"));
-        }
-        let number = self.flow_numbers.next();
-        let length = send_length(send_plan);
-        self.observer.observe(&TestEvent::Connecting {
-            host: &client_address
-                .ip()
-                .map(|ip| ip.to_string())
-                .unwrap_or_default(),
-            port: port as u16,
-            window: data.facts.send_buffer_bytes,
-            flows: 1,
-            length,
-            rate: None,
-            is_client: false,
-        });
-        let id = flow_id(number, true, Some(hello));
-        let mut connection: ConnectionInfo =
-            connection::from_socket(id.clone(), &data, client_address, Transport::Tcp);
-        connection.is_reverse = true;
-        self.observer.observe(&TestEvent::Connected(&connection));
-        let memory = self.memory_for(peer);
-        let _pattern_share = match memory.reserve(length.into()) {
-            Ok(share) => share,
-            Err(error) => return self.report_error(error.to_string()),
-        };
-        let pattern = connection::pattern(length, &[]);
-        let transfer = StreamTransfer {
-            flow: send_plan,
-            data: &data,
-            pattern: &pattern,
-            group: None,
-            finish_timeout: FINISH_TIMEOUT,
-            is_duplex: false,
-            bytes_before_start: 0,
-            counts_reads: self.settings.output.enhanced,
-            send_mode: &SendMode::default(),
-            received_bursts: None,
-            requested: Instant::now(),
-            started: WallTime::now(),
-            ends_on_reset: true,
-            memory: &memory,
-            stop: server.cancel_stop,
-        };
-        match connection::measured_flow(id, send_plan, &data, &connection) {
-            Ok(measured) => {
-                running.add_counters(&measured.counters);
-                running.record_end(&traffic::run(&transfer, &measured, reports).ended);
-            }
-            Err(error) => self.report_error(sys::describe(&error)),
-        }
-    }
 }
 
 /// Returns the identification of a flow, with the key that the client has given.
-fn flow_id(number: u32, is_starred: bool, hello: Option<&Hello>) -> FlowId {
+pub(crate) fn flow_id(number: u32, is_starred: bool, hello: Option<&Hello>) -> FlowId {
     let key = hello.and_then(|hello| hello.key.as_deref());
     FlowId {
         number,
         is_starred,
         key: key.map(|key| String::from_utf8_lossy(key).into_owned()),
-    }
-}
-
-/// Returns what a receiver times: bursts, frames or single writes. Returns `None` if the client
-/// requested neither bursts nor `--trip-times`.
-fn receive_timing_kind(
-    connection: &ConnectionInfo,
-    requested: Option<PeriodicBursts>,
-) -> Option<TimingKind> {
-    match requested.filter(|bursts| !bursts.is_isochronous) {
-        Some(PeriodicBursts { period, .. }) => Some(TimingKind::Bursts { period }),
-        None if !connection.has_trip_times => None,
-        None if connection.upper_flags & upper::ISOCHRONOUS != 0 => Some(TimingKind::Frames),
-        None => Some(TimingKind::TripTimes),
     }
 }
 
@@ -664,55 +467,7 @@ fn apply_requests(data: &DataSocket, connection: &ConnectionInfo, stop: &Stop) {
     }
 }
 
-/// Returns the header that the server sends first on its own stream, if that stream carries burst
-/// records.
-fn server_hello(requested: &Hello, is_reverse: bool) -> Vec<u8> {
-    let mut hello = requested.clone();
-    if let (Some(extension), true) = (&mut hello.extension, is_reverse) {
-        hello.flags &= !flags::VERSION2;
-        extension.upper &= !upper::REVERSE;
-    }
-    if let Some(start) = &mut hello.start {
-        start.at = WallTime::now();
-    }
-    hello.key = None;
-    hello.flags &= !flags::KEY;
-    hello.encode(HelloTransport::Stream)
-}
-
-fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match sys::call::send(socket, bytes) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(sys::call::Error::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 /// Stops a server after `time` (`-t`).
 pub(crate) fn stop_after(time: Option<Duration>, stop: &Stop) -> Option<DeadlineGuard<'static>> {
     time.map(|time| deadline_thread().set_at(Instant::now() + time, stop))
-}
-
-/// Runs a client's test and the test on the connection back to it: both at the same time, or the
-/// second one after the first.
-fn run_both_connections(
-    data: &DataSocket,
-    receive: impl FnOnce() -> io::Result<()>,
-    run_reverse: impl FnOnce() + Send,
-    is_simultaneous: bool,
-) -> io::Result<()> {
-    if is_simultaneous {
-        return std::thread::scope(|scope| {
-            Builder::new().spawn_scoped(scope, run_reverse)?;
-            receive()
-        });
-    }
-    receive()?;
-    // The client measures until the server shuts down this direction.
-    let _ = sys::call::shutdown_write(data.socket.as_fd());
-    run_reverse();
-    Ok(())
 }

@@ -1,43 +1,38 @@
 //! UDP server. A client also uses it to receive the server's flows of `-d` and `-r`.
 
+mod test;
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use engine::{BudgetHolder, DataSocket, FirstDatagram, Role as End, Stop, StopReason};
-use model::{EndCause, FlowPlan, Limit, Transport};
+use engine::{BudgetHolder, DataSocket, FirstDatagram, Stop, StopReason};
+use model::Transport;
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
-    ClientSlot, ClientTest, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows,
-    MAX_AMPLIFICATION, NewSource, Refusal, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
-    is_exhaustion,
+    ClientSlot, ClientTest, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows, NewSource,
+    Refusal, ServerConfig, Service, UNPROVEN_ADDRESS, is_exhaustion,
 };
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
+use self::test::ServedTest;
+use super::MAX_PAYLOAD_BYTES;
 use super::first_datagram::{can_begin_flow, connection, parse_first_datagram};
 use super::group::MulticastGroup;
-use super::{MAX_PAYLOAD_BYTES, OneWay, server_report};
 use crate::client::ClientRun;
-use crate::connection::{self, FlowNumbers};
-use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
-use crate::flow::{datagram_format, flow_plan, send_length};
-use crate::options::{SendMode, ServerSettings, Settings};
-use crate::report_group::{ReportGroup, ReportGroups};
+use crate::connection::FlowNumbers;
+use crate::event::{Observer, TestEvent};
+use crate::options::{ServerSettings, Settings};
+use crate::report_group::ReportGroups;
 use crate::server::{
-    IperfDialect, OnListening, SenderOptions, describe_test, listen_addresses, stop_after,
+    IperfDialect, OnListening, SenderOptions, describe_test, flow_id, listen_addresses, stop_after,
     udp_send_mode,
 };
-use crate::timing::{FlowTimings, TimingKind};
-use crate::traffic::FlowResult;
-use crate::wire::flags::{self, upper};
-use crate::wire::{DatagramHeader, Hello, proof};
-
-/// The wait for a repeated last datagram after each answer, and the maximum number of answers.
-const REPEAT_TIMEOUT: Duration = Duration::from_millis(250);
-const MAX_ANSWERS: u32 = 200;
+use crate::wire::flags::upper;
+use crate::wire::proof;
 
 /// The time that a client has to prove its address.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
@@ -391,280 +386,59 @@ impl<'a> DatagramReceiver<'a> {
         false
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case per kind of test")]
+    /// Runs the test that the flow's first datagram describes.
     fn run_test(&self, flow: NewFlow) -> Result<(), String> {
         let NewFlow {
             from,
             early_datagrams,
             socket,
-            mut admission,
+            admission: mut slot,
         } = flow;
         let first_datagram = &*early_datagrams[0].data;
         let (hello, has_wide_numbers) = parse_first_datagram(first_datagram);
-        let may_send = self.service.may_amplify(&from);
-        let (is_reverse, is_full_duplex) = (
-            hello.has_any_flag(upper::REVERSE),
-            hello.has_any_flag(upper::FULL_DUPLEX),
-        );
-        if is_reverse && !may_send {
+        let is_reverse = hello.has_any_flag(upper::REVERSE);
+        if is_reverse && !self.service.may_amplify(&from) {
             if !self.has_proven_address(&socket, first_datagram) {
                 return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
             }
-            if let Some(slot) = admission.take() {
-                let slot = self.service.admit_proven(&from, slot);
-                admission =
-                    Some(slot.map_err(|reason| format!("{from}: refused a client: {reason}"))?);
+            if let Some(unproven) = slot.take() {
+                let proven = self.service.admit_proven(&from, unproven);
+                slot =
+                    Some(proven.map_err(|reason| format!("{from}: refused a client: {reason}"))?);
             }
         }
-        let slot = admission;
         let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.flow_numbers.next();
-        let cancel = self.service.cancel_stop().child();
-        let test = ClientTest {
+        let client_test = ClientTest {
             is_unproven: slot.as_ref().is_some_and(ClientSlot::is_unproven),
             ..describe_test("UDP", Some(&hello))
         };
+        let cancel = self.service.cancel_stop().child();
         let running = self
             .service
-            .begin(IperfDialect::NAME, &from, test, &cancel)
+            .begin(IperfDialect::NAME, &from, client_test, &cancel)
             .map_err(|reason| format!("{from}: refused a test: {reason}"))?;
-        let running = &*running;
-        let id = |is_starred| FlowId {
-            number,
-            is_starred,
-            key: None,
-        };
-        let connection = connection(&data, id(false), &from, &hello);
-        let local_ip = connection.local.as_ref().and_then(Address::ip);
-        let is_group = local_ip.is_some_and(|ip| ip.is_multicast());
+        let connection = connection(&data, flow_id(number, false, None), &from, &hello);
         self.observer.observe(&TestEvent::Connected(&connection));
-        let reports = self
-            .report_groups
-            .group_for(&from, connection.local.as_ref());
-        let send_plan = self
-            .sender_options
-            .requested_plan(Transport::Udp, self.settings, &hello);
-        let send_mode = udp_send_mode(&hello);
-        let send_reverse = || {
-            SenderOptions::set_type_of_service(
-                data.socket.as_fd(),
-                &send_plan.local.socket,
-                from.is_ipv6(),
-            );
-            let flow = (&data, &connection, id(is_full_duplex));
-            send(&send_plan, &send_mode, flow, false, &reports, running)
-        };
-        let receive = || {
-            let receive_plan = self.receive_plan(first_datagram, has_wide_numbers);
-            let one_way = OneWay {
-                flow: &receive_plan,
-                data: &data,
-                pattern: &[],
-                send_mode: &send_mode,
-                early_datagrams: &early_datagrams,
-                stop: &cancel,
-                expects_report: false,
-                max_refusals: 0,
-                has_wide_numbers,
-                requested: None,
-            };
-            let result = self.measure(one_way, &connection, running, &reports)?;
-            if hello.has_any_flag(upper::L2_LENGTH) {
-                self.check_lengths(&result, first_datagram.len());
-            }
-            if !connection.no_udp_fin && !is_group {
-                self.send_report(
-                    (&data, &from),
-                    &result,
-                    first_datagram,
-                    has_wide_numbers,
-                    connection.has_trip_times,
-                );
-            }
-            if let Some(run) = self.client_run {
-                run.record_result(&receive_plan, result);
-            }
-            Ok(())
-        };
-        let requests_test_back =
-            hello.flags & flags::VERSION1 != 0 && self.client_run.is_none() && !is_group;
-        let send_back = || self.send_back(&from, &hello, &send_plan, &reports, running);
-        if (is_full_duplex || requests_test_back) && !may_send {
-            running.record_failure(&UNPROVEN_ADDRESS);
-            self.report_error(format!("{from}: gets no data: {UNPROVEN_ADDRESS}"));
-            return receive();
+        ServedTest {
+            receiver: self,
+            running: &running,
+            reports: self
+                .report_groups
+                .group_for(&from, connection.local.as_ref()),
+            send_plan: self
+                .sender_options
+                .requested_plan(Transport::Udp, self.settings, &hello),
+            send_mode: udp_send_mode(&hello),
+            from,
+            hello,
+            has_wide_numbers,
+            early_datagrams: &early_datagrams,
+            data,
+            connection,
         }
-        if is_reverse && !is_group {
-            send_reverse()
-        } else if is_full_duplex && !is_group {
-            run_both(send_reverse, receive)
-        } else if requests_test_back {
-            let result = if hello.flags & flags::RUN_NOW != 0 {
-                run_both(send_back, receive)
-            } else {
-                receive().and_then(|()| send_back())
-            };
-            reports.print_server_reports();
-            result
-        } else {
-            receive()
-        }
-    }
-
-    /// Receives a flow of the client, and records its counters and its end.
-    fn measure(
-        &self,
-        one_way: OneWay<'_>,
-        connection: &ConnectionInfo,
-        running: &RunningTest,
-        reports: &Arc<ReportGroup>,
-    ) -> Result<FlowResult, String> {
-        let (flow, data) = (one_way.flow, one_way.data);
-        let measured = connection::measured_flow(connection.id.clone(), flow, data, connection);
-        let mut measured = measured.map_err(|error| sys::describe(&error))?;
-        measured.timings = self.timings(connection);
-        running.add_counters(&measured.counters);
-        let run_measured = || one_way.run(&measured, reports);
-        let result = match self.client_run {
-            Some(run) => run.run_sampled(&measured, run_measured)?,
-            None => run_measured()?,
-        };
-        running.record_end(&result.ended);
-        Ok(result)
-    }
-
-    /// Returns new timings for received datagrams or frames; `None` if the test records none.
-    fn timings(&self, connection: &ConnectionInfo) -> Option<Arc<FlowTimings>> {
-        let has_frames =
-            connection.upper_flags & upper::ISOCHRONOUS != 0 && connection.has_trip_times;
-        let width = self.settings.output.bins.map(|bins| bins.width);
-        let kind = match width {
-            _ if has_frames => TimingKind::Frames,
-            Some(_) => TimingKind::Datagrams,
-            None => return None,
-        };
-        Some(Arc::new(FlowTimings::new(kind, width)))
-    }
-
-    /// Reports datagrams that arrived truncated or merged (`--l2checks`).
-    fn check_lengths(&self, result: &FlowResult, length: usize) {
-        let counts = result.side.counts;
-        let (bytes, datagrams) = (counts.received.0, counts.receive_calls);
-        if bytes != datagrams * length as u64 {
-            self.report_error(format!(
-                "length check failed: {datagrams} datagrams of {length} bytes have {bytes} bytes in total"
-            ));
-        }
-    }
-
-    fn receive_plan(&self, first_datagram: &[u8], has_wide_numbers: bool) -> FlowPlan {
-        let socket = &self.settings.socket;
-        let send_plan = flow_plan(
-            Transport::Udp,
-            MAX_PAYLOAD_BYTES,
-            None,
-            Limit::Unlimited,
-            socket,
-        );
-        let mut receive_plan = send_plan.reversed();
-        let number = DatagramHeader::read(first_datagram, has_wide_numbers)
-            .map_or(1, |header| header.number);
-        let mut format = datagram_format(has_wide_numbers);
-        format.first_number = u32::from(number != 0);
-        receive_plan.datagrams = Some(format);
-        receive_plan
-    }
-
-    /// Sends to the client's port, on a new socket (`-d`, `-r`).
-    fn send_back(
-        &self,
-        from: &Address,
-        hello: &Hello,
-        plan: &FlowPlan,
-        reports: &Arc<ReportGroup>,
-        running: &RunningTest,
-    ) -> Result<(), String> {
-        let failed = |reason: String| format!("udp connect failed: {reason}");
-        let client_address = from
-            .with_port(hello.port)
-            .filter(|address| address.port() != 0);
-        let client_address =
-            client_address.ok_or_else(|| failed(format!("{} is not a port", hello.port)))?;
-        let local = client_address.with_any_host().with_any_port();
-        let options = &plan.local.socket;
-        let data = DataSocket::open(Transport::Udp, &local, options, End::Initiator);
-        let data = data.map_err(|error| failed(error.to_string()))?;
-        let connected = engine::connect(&data.socket, &client_address, running.cancel_stop());
-        connected.map_err(|error| failed(error.to_string()))?;
-        let rate =
-            (hello.extension).and_then(|extension| extension.requested_rate(send_length(plan)));
-        self.observer.observe(&TestEvent::Connecting {
-            host: &client_address
-                .ip()
-                .map(|ip| ip.to_string())
-                .unwrap_or_default(),
-            port: client_address.port() as u16,
-            window: data.facts.send_buffer_bytes,
-            flows: 1,
-            length: send_length(plan),
-            rate,
-            is_client: false,
-        });
-        let id = FlowId {
-            number: self.flow_numbers.next(),
-            is_starred: true,
-            key: None,
-        };
-        let mut connection =
-            connection::from_socket(id.clone(), &data, client_address, Transport::Udp);
-        connection.is_reverse = true;
-        self.observer.observe(&TestEvent::Connected(&connection));
-        let flow = (&data, &connection, id);
-        send(plan, &SendMode::default(), flow, true, reports, running)
-    }
-
-    /// Answers the last datagram, and each repetition that follows within [`REPEAT_TIMEOUT`].
-    fn send_report(
-        &self,
-        (data, from): (&DataSocket, &Address),
-        result: &FlowResult,
-        first_datagram: &[u8],
-        has_wide_numbers: bool,
-        has_trip_times: bool,
-    ) {
-        if matches!(result.ended, EndCause::Failed(_)) {
-            return;
-        }
-        let is_enhanced = self.settings.output.enhanced || has_trip_times;
-        let report = server_report(&result.side, is_enhanced);
-        let bytes = if has_wide_numbers {
-            report.encode().to_vec()
-        } else {
-            report.encode_narrow(first_datagram)
-        };
-        let socket = data.socket.as_fd();
-        let mut discarded = [0; 64];
-        let max_answers = if self.service.may_amplify(from) {
-            MAX_ANSWERS.into()
-        } else {
-            MAX_AMPLIFICATION * result.side.counts.received.0 / bytes.len() as u64
-        };
-        if max_answers == 0 {
-            self.report_error(format!("{from}: gets no report: {UNPROVEN_ADDRESS}"));
-        }
-        for _ in 0..max_answers {
-            if call::send_without_waiting(socket, &bytes).is_err() {
-                return;
-            }
-            match call::wait_readable(socket, REPEAT_TIMEOUT) {
-                Ok(true) => {}
-                _ => return,
-            }
-            if call::receive_without_waiting(socket, &mut discarded).is_err() {
-                return;
-            }
-        }
+        .run()
     }
 }
 
@@ -682,50 +456,6 @@ impl NewFlow {
             admission,
         }
     }
-}
-
-/// Sends a flow to a client on a connected socket.
-fn send(
-    plan: &FlowPlan,
-    send_mode: &SendMode,
-    (data, connection, id): (&DataSocket, &ConnectionInfo, FlowId),
-    expects_report: bool,
-    reports: &Arc<ReportGroup>,
-    running: &RunningTest,
-) -> Result<(), String> {
-    let one_way = OneWay {
-        flow: plan,
-        data,
-        pattern: &connection::pattern(send_length(plan), &[]),
-        send_mode,
-        early_datagrams: &[],
-        stop: running.cancel_stop(),
-        expects_report,
-        max_refusals: 0,
-        has_wide_numbers: true,
-        requested: None,
-    };
-    let measured = connection::measured_flow(id, plan, data, connection);
-    let mut measured = measured.map_err(|error| sys::describe(&error))?;
-    let timings = || Arc::new(FlowTimings::new(TimingKind::Frames, None));
-    measured.timings = send_mode.periodic_bursts.map(|_| timings());
-    running.add_counters(&measured.counters);
-    running.record_end(&one_way.run(&measured, reports)?.ended);
-    Ok(())
-}
-
-/// Runs both functions at the same time. Returns the first error.
-fn run_both(
-    first: impl FnOnce() -> Result<(), String> + Send,
-    second: impl FnOnce() -> Result<(), String>,
-) -> Result<(), String> {
-    std::thread::scope(|scope| {
-        let first_thread = Builder::new()
-            .spawn_scoped(scope, first)
-            .map_err(|error| thread_error(&error))?;
-        let second_result = second();
-        first_thread.join().unwrap_or(Ok(())).and(second_result)
-    })
 }
 
 fn thread_error(error: &std::io::Error) -> String {
