@@ -220,10 +220,14 @@ impl DeadlineThread {
         };
         let mut state = self.state();
         let id = state.next_id();
-        state.due_checks.insert((check.due, id));
+        let key = (check.due, id);
+        state.due_checks.insert(key);
         state.progress_checks.insert(id, check);
+        let is_first = state.due_checks.first() == Some(&key);
         drop(state);
-        self.poller.wake();
+        if is_first {
+            self.poller.wake();
+        }
         IdleWatch { thread: self, id }
     }
 
