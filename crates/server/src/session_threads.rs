@@ -18,10 +18,11 @@ use crate::freed_memory::release_freed_memory_soon;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The number of threads from which the threads of ended sessions wait for other ones.
-const MANY_THREADS: u64 = 64;
+const MIN_THREADS_FOR_REUSE: u64 = 64;
 
-/// At most this part of the process's threads waits for a session.
-const IDLE_DIVISOR: u64 = 32;
+/// At most this part of the process's threads waits for a session. One address, the unproven ones
+/// and these threads together leave as much to others.
+const IDLE_DIVISOR: u64 = 64;
 
 /// How long a thread waits for a session. Each one that waits already adds to this time, so that
 /// the threads of many sessions do not end at once.
@@ -38,7 +39,7 @@ struct IdleThread {
 }
 
 /// The threads of the sessions of all servers.
-pub(crate) static SESSION_THREADS: SessionThreads = SessionThreads::new(MANY_THREADS);
+pub(crate) static SESSION_THREADS: SessionThreads = SessionThreads::new(MIN_THREADS_FOR_REUSE);
 
 /// Threads that run sessions, and those that wait for one.
 pub(crate) struct SessionThreads {
@@ -78,8 +79,7 @@ impl SessionThreads {
         {
             session();
         }
-        // The allocator keeps freed blocks per thread until the thread ends. They hold the pages in
-        // which they lie, also of memory that other threads have freed.
+        // A freed block in a thread's cache keeps its page in use until the thread ends.
         release_freed_memory_soon();
     }
 
@@ -142,9 +142,20 @@ mod tests {
         receiver.recv_timeout(TIMEOUT).unwrap()
     }
 
-    fn await_idle(threads: &SessionThreads, expected: &[ThreadId]) {
+    /// Waits until only these threads wait for a session. Returns whether `other` has waited meanwhile.
+    fn await_idle(
+        threads: &SessionThreads,
+        expected: &[ThreadId],
+        other: Option<ThreadId>,
+    ) -> bool {
         let deadline = Instant::now() + TIMEOUT;
-        while !threads.idle().iter().map(|thread| &thread.id).eq(expected) {
+        let mut has_waited = false;
+        loop {
+            let idle: Vec<_> = threads.idle().iter().map(|thread| thread.id).collect();
+            has_waited |= other.is_some_and(|id| idle.contains(&id));
+            if idle == expected {
+                return has_waited;
+            }
             assert!(Instant::now() < deadline, "no {expected:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -155,15 +166,15 @@ mod tests {
         static THREADS: SessionThreads = SessionThreads::new(0);
         let bind = || sys::cpu::bind_thread(sys::cpu::allowed_cpus().unwrap()[0]).unwrap();
         let first = thread_of_session(&THREADS, || ());
-        await_idle(&THREADS, &[first]);
+        await_idle(&THREADS, &[first], None);
         assert_eq!(thread_of_session(&THREADS, || ()), first);
-        await_idle(&THREADS, &[first]);
+        await_idle(&THREADS, &[first], None);
         // It is bound to a CPU now, so it ends.
         assert_eq!(thread_of_session(&THREADS, bind), first);
         let second = thread_of_session(&THREADS, || ());
         assert_ne!(second, first);
-        await_idle(&THREADS, &[second]);
-        await_idle(&THREADS, &[]);
+        assert!(!await_idle(&THREADS, &[second], Some(first)));
+        assert!(!await_idle(&THREADS, &[], Some(first)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::{BudgetHolder, ResourceBudget};
 
 /// The number of threads of an address above which they wait behind others. Usual tests have fewer.
-const MANY_THREADS: u64 = 256;
+const MAX_USUAL_THREADS: u64 = 256;
 
 /// The time slice of the threads of such an address. The usual slice is 0.7 to 3 ms.
 const LONG_SLICE: Duration = Duration::from_millis(20);
@@ -17,7 +17,7 @@ const LONG_SLICE: Duration = Duration::from_millis(20);
 pub fn order_thread(holder: BudgetHolder) {
     // This process's own threads are not those of a client.
     let has_many = holder != BudgetHolder::Local
-        && ResourceBudget::process().threads.used_by(holder) > MANY_THREADS;
+        && ResourceBudget::process().threads.used_by(holder) > MAX_USUAL_THREADS;
     sys::cpu::set_time_slice(has_many.then_some(LONG_SLICE));
 }
 
@@ -41,7 +41,7 @@ mod tests {
             order_thread(holder);
             assert_eq!(sys::cpu::time_slice(), default);
             let threads = (ResourceBudget::process().threads)
-                .reserve(holder, MANY_THREADS + 1)
+                .reserve(holder, MAX_USUAL_THREADS + 1)
                 .unwrap();
             order_thread(holder);
             assert_eq!(sys::cpu::time_slice(), expected, "{holder:?}");
