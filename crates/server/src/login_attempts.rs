@@ -1,7 +1,7 @@
 //! Login attempts: after a failure, the next attempts from the same address wait.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::{BudgetHolder, Stop};
@@ -25,7 +25,31 @@ const MAX_ADDRESSES: usize = 4096;
 
 /// The failed login attempts of each address.
 #[derive(Debug, Default)]
-pub struct LoginAttempts(Mutex<HashMap<BudgetHolder, Failures>>);
+pub struct LoginAttempts {
+    state: Mutex<State>,
+    /// Signals the end of a check.
+    checked: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failures: HashMap<BudgetHolder, Failures>,
+    /// The addresses whose attempt is being checked.
+    checking: HashSet<BudgetHolder>,
+}
+
+/// The check of an attempt. While it exists, no other one of the same address is checked.
+struct Check<'a> {
+    attempts: &'a LoginAttempts,
+    from: BudgetHolder,
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        self.attempts.state().checking.remove(&self.from);
+        self.attempts.checked.notify_all();
+    }
+}
 
 /// The failures of one address.
 #[derive(Clone, Copy, Debug)]
@@ -57,27 +81,49 @@ impl LoginAttempts {
         stop: &Stop,
         is_valid: impl FnOnce() -> bool,
     ) -> Attempt {
+        let mut state = self.state_without_check(from);
         let now = Instant::now();
-        let mut failures = self.failures();
-        let Some(turn) = reserve_turn(&mut failures, from, now) else {
+        let Some(turn) = reserve_turn(&mut state.failures, from, now) else {
             return Attempt::Refused;
         };
         if turn > now {
-            drop(failures);
+            drop(state);
             wait_until(turn, stop);
-            failures = self.failures();
+            state = self.state_without_check(from);
         }
-        if is_valid() {
-            failures.remove(&from);
-            return Attempt::Right;
+        state.checking.insert(from);
+        drop(state);
+        let check = Check {
+            attempts: self,
+            from,
+        };
+        // It takes long, and the attempts of other addresses must not wait.
+        let is_valid = is_valid();
+        let mut state = self.state();
+        if is_valid {
+            state.failures.remove(&from);
+        } else {
+            record_failure(&mut state.failures, from, Instant::now());
         }
-        record_failure(&mut failures, from, Instant::now());
-        Attempt::Wrong
+        drop(state);
+        drop(check);
+        if is_valid {
+            Attempt::Right
+        } else {
+            Attempt::Wrong
+        }
     }
 
-    fn failures(&self) -> MutexGuard<'_, HashMap<BudgetHolder, Failures>> {
+    /// Waits until no attempt of this address is being checked.
+    fn state_without_check(&self, from: BudgetHolder) -> MutexGuard<'_, State> {
+        let is_checking = |state: &mut State| state.checking.contains(&from);
+        let waited = self.checked.wait_while(self.state(), is_checking);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         // The values are valid even after a panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,8 +209,30 @@ mod tests {
         // A correct attempt also waits. It deletes the failures.
         assert_eq!(attempts.check(holder(1), &stop, || true), Attempt::Right);
         assert!(start.elapsed() >= FIRST_DELAY * 3);
-        assert!(attempts.failures().is_empty());
+        assert!(attempts.state().failures.is_empty());
         assert_eq!(attempts.check(holder(1), &stop, || false), Attempt::Wrong);
+    }
+
+    #[test]
+    fn a_check_blocks_only_the_same_address() {
+        let (attempts, stop) = (LoginAttempts::default(), Stop::new());
+        let (entered, is_entered) = std::sync::mpsc::channel();
+        let (result, results) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (attempts, stop) = (&attempts, &stop);
+            let is_valid = move || {
+                entered.send(()).unwrap();
+                results.recv().unwrap()
+            };
+            scope.spawn(move || attempts.check(holder(1), stop, is_valid));
+            is_entered.recv().unwrap();
+            assert_eq!(attempts.check(holder(2), stop, || true), Attempt::Right);
+            // It is checked only after the first one, and knows its failure.
+            let second = scope.spawn(|| attempts.check(holder(1), stop, || false));
+            result.send(false).unwrap();
+            assert_eq!(second.join().unwrap(), Attempt::Wrong);
+        });
+        assert_eq!(attempts.state().failures[&holder(1)].count, 2);
     }
 
     #[test]
@@ -186,11 +254,11 @@ mod tests {
         let attempts = LoginAttempts::default();
         let now = Instant::now();
         for _ in 0..3 {
-            record_failure(&mut attempts.failures(), holder(1), now);
+            record_failure(&mut attempts.state().failures, holder(1), now);
         }
         // The first turn is 1 s after the last failure; further turns are 1 s apart.
         let turns: Vec<_> = (0..20)
-            .map(|_| reserve_turn(&mut attempts.failures(), holder(1), now))
+            .map(|_| reserve_turn(&mut attempts.state().failures, holder(1), now))
             .collect();
         let after = |turn: &Option<Instant>| turn.map(|turn| turn - now);
         let delays: Vec<_> = turns.iter().map_while(after).collect();
@@ -198,9 +266,9 @@ mod tests {
         assert_eq!(delays, expected);
         assert!(turns[delays.len()..].iter().all(Option::is_none));
         for _ in 0..100 {
-            record_failure(&mut attempts.failures(), holder(1), now);
+            record_failure(&mut attempts.state().failures, holder(1), now);
         }
-        assert_eq!(attempts.failures()[&holder(1)].delay(), MAX_DELAY);
+        assert_eq!(attempts.state().failures[&holder(1)].delay(), MAX_DELAY);
     }
 
     #[test]
@@ -209,26 +277,26 @@ mod tests {
         let now = Instant::now();
         for number in 0..MAX_ADDRESSES as u32 + 10 {
             record_failure(
-                &mut attempts.failures(),
+                &mut attempts.state().failures,
                 holder(number),
                 now + Duration::from_micros(number.into()),
             );
         }
-        assert_eq!(attempts.failures().len(), MAX_ADDRESSES);
-        assert!(!attempts.failures().contains_key(&holder(0)));
+        assert_eq!(attempts.state().failures.len(), MAX_ADDRESSES);
+        assert!(!attempts.state().failures.contains_key(&holder(0)));
         record_failure(
-            &mut attempts.failures(),
+            &mut attempts.state().failures,
             holder(1),
             now + FAILURE_RETENTION * 2,
         );
-        assert_eq!(attempts.failures().len(), 1);
+        assert_eq!(attempts.state().failures.len(), 1);
     }
 
     #[test]
     fn a_stop_ends_the_wait() {
         let attempts = LoginAttempts::default();
         for _ in 0..20 {
-            record_failure(&mut attempts.failures(), holder(1), Instant::now());
+            record_failure(&mut attempts.state().failures, holder(1), Instant::now());
         }
         let stop = Stop::new();
         let _deadline =
