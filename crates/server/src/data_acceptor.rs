@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Stop, StopReason, deadline_thread};
+use engine::{BudgetHolder, BudgetShare, ResourceBudget, Stop, StopReason, deadline_thread};
 use sys::call::{self, Error, KernelAddress};
 use sys::{Address, Socket};
 
@@ -61,6 +61,8 @@ struct Candidate {
     /// The received part of its nonce.
     nonce: Nonce,
     nonce_bytes: usize,
+    /// The test is charged for the descriptor of one candidate.
+    _share: Option<BudgetShare>,
 }
 
 /// The result of the nonce check.
@@ -269,6 +271,12 @@ fn accept_with_handler(
     let _read_timeout = ListenerTimeout::new(listener);
     let mut waiting: Vec<Candidate> = Vec::new();
     let mut first_unexpected_at = None;
+    let reserve = || {
+        let descriptors = &ResourceBudget::process().descriptors;
+        descriptors
+            .reserve(BudgetHolder::for_address(peer.control), 1)
+            .ok()
+    };
     loop {
         let now = Instant::now();
         let wake_up_at = first_unexpected_at.map_or(deadline, |first_at: Instant| {
@@ -330,10 +338,18 @@ fn accept_with_handler(
             }
             waiting.remove(least_likely(&waiting));
         }
+        let share = match &waiting[..] {
+            [] => None,
+            _ => reserve().or_else(|| {
+                waiting.remove(least_likely(&waiting));
+                reserve()
+            }),
+        };
         waiting.push(Candidate {
             accepted,
             nonce: Nonce::default(),
             nonce_bytes: 0,
+            _share: share,
         });
     }
 }

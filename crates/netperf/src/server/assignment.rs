@@ -22,7 +22,8 @@ use crate::wire::{
     Classic, FAMILY_IPV4, FAMILY_IPV6, Flags, Request, ServerTask, TestRequest, UNSET,
 };
 
-/// The data connection or socket of a test, and the listener before it.
+/// The data connection or socket of a test, and the listener before it. A test of connections has a
+/// copy of the listener.
 const TEST_RESOURCES: ResourceAmounts = ResourceAmounts {
     threads: 0,
     streams: 1,
@@ -112,7 +113,10 @@ impl Assignment {
                 Limit::Time(length) => Some(length),
                 _ => None,
             },
-            resources: TEST_RESOURCES,
+            resources: ResourceAmounts {
+                descriptors: TEST_RESOURCES.descriptors + u64::from(workload.connects()),
+                ..TEST_RESOURCES
+            },
             ..ClientTest::default()
         }
     }
