@@ -544,6 +544,8 @@ mod tests {
         let flows = acceptor.expect_flows(&host, &[]);
         let stop = Stop::new();
         flows.await_turn(deadline(), &stop).unwrap();
+        let has_queue = call::wait_readable(acceptor.listener.as_fd(), Duration::ZERO);
+        assert_eq!(has_queue, Ok(false));
         client(&acceptor, "127.0.0.1").send(b"hello").unwrap();
         let options = SocketOptions::default();
         let flow = flows.accept(&options, false, deadline(), &stop).unwrap();
