@@ -3,12 +3,13 @@
 mod bounceback;
 mod connect_back;
 mod requested;
-mod test;
+mod stream_test;
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
@@ -23,8 +24,8 @@ pub use crate::udp::server::serve_datagrams;
 pub(crate) use connect_back::connect_back;
 use requested::requested_bursts;
 pub(crate) use requested::{SenderOptions, describe_test, udp_send_mode};
+use stream_test::StreamTest;
 use sys::{Address, Socket};
-use test::ServedTest;
 
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
@@ -194,14 +195,17 @@ impl Dialect for IperfDialect {
                 return Ok(());
             }
         };
+        let running = server.begin(&peer, describe_test("TCP", stream_start.hello.as_ref()));
+        let running = running.map_err(io::Error::other)?;
         let data = DataSocket::from_accepted(
             control.to_data_socket()?,
             Transport::Tcp,
             &self.socket_options(),
         );
-        let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        let running = server.begin(&peer, describe_test("TCP", stream_start.hello.as_ref()));
-        let running = running.map_err(io::Error::other)?;
+        let data = data.map_err(|error| {
+            running.fail(&error);
+            io::Error::from_raw_os_error(error.errno())
+        })?;
         self.run_test(&data, (&peer, number), &stream_start, server, &running)
     }
 
@@ -338,7 +342,7 @@ impl IperfDialect {
         self.send_acknowledgement(data, hello, connection.has_trip_times)?;
         self.observer.observe(&TestEvent::Connected(&connection));
         apply_requests(data, &connection, server.cancel_stop);
-        ServedTest {
+        StreamTest {
             dialect: self,
             running,
             stop: server.cancel_stop,
@@ -352,6 +356,7 @@ impl IperfDialect {
             connection,
         }
         .run()
+        .map_err(io::Error::other)
     }
 
     /// Returns the connection facts for the report.
@@ -465,6 +470,27 @@ fn apply_requests(data: &DataSocket, connection: &ConnectionInfo, stop: &Stop) {
         let deadline = Instant::now() + MAX_START_DELAY;
         let _ = stop.wait_readable(data.socket.as_fd(), deadline);
     }
+}
+
+/// Runs both functions at the same time. Returns the first error.
+pub(crate) fn run_both(
+    first: impl FnOnce() -> Result<(), String> + Send,
+    second: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let first_thread = Builder::new()
+            .spawn_scoped(scope, first)
+            .map_err(|error| thread_error(&error))?;
+        let second_result = second();
+        let first_result = first_thread.join().unwrap_or_else(|_| {
+            Err("internal error: the thread of a flow ended unexpectedly".to_owned())
+        });
+        first_result.and(second_result)
+    })
+}
+
+pub(crate) fn thread_error(error: &io::Error) -> String {
+    format!("cannot start a thread: {}", sys::describe(error))
 }
 
 /// Stops a server after `time` (`-t`).

@@ -1,12 +1,17 @@
 //! Options of `linerate serve`: the log, limits, secrets, signals and the status.
 
 use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError::Timeout};
 use std::time::Duration;
 
+use iperf::wire::flags::{self, upper};
+use iperf::wire::{BounceMessage, DatagramHeader, Extension, Hello, HelloTransport, WallTime};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -33,12 +38,17 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         logs_each_test,
         enforces_limits_per_address,
         address_in_excess_gets_no_new_test,
+        limits_apply_until_the_last_direction_ends,
+        log_has_the_time_of_all_directions,
+        log_has_the_end_of_bounceback,
+        log_has_the_end_of_killed_clients,
         sighup_reloads_limits,
         requires_secrets,
         log_has_a_rate,
         refuses_invalid_sockets_of_systemd,
         binds_one_address,
         sigterm_ends_or_drains_tests,
+        sigterm_ends_answers_to_repeated_datagrams,
         status_reports_running_tests,
         replaces_only_stale_status_socket,
     ];
@@ -225,6 +235,96 @@ fn enforces_limits_per_address() {
     let log = serving.log(2);
     assert_eq!(end_reason(&log[0]), "complete");
     assert_eq!(end_reason(&log[1]), "limit of 100000000 bit/s per address");
+}
+
+/// A client that has sent all its data can still request data of the server for long.
+fn limits_apply_until_the_last_direction_ends() {
+    let serving = Serving::start("--max-tests 1");
+    let hello = Hello {
+        flags: flags::VERSION2 | flags::EXTEND,
+        extension: Some(Extension {
+            upper: upper::FULL_DUPLEX,
+            rate: 800_000,
+            ..Extension::default()
+        }),
+        ..Hello::default()
+    };
+    let mut client = TcpStream::connect(("127.0.0.1", serving.ports[1])).expect("it listens");
+    let hello = hello.encode(HelloTransport::Stream);
+    client.write_all(&hello).expect("the server reads");
+    client.shutdown(Shutdown::Write).expect("it is connected");
+    // The server has seen the end of the client's data when it has sent for half a second.
+    client
+        .read_exact(&mut vec![0; 50_000])
+        .expect("the server sends");
+    assert_eq!(serving.running_tests().len(), 1);
+    let refused = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -n 1K");
+    assert!(refused.stderr.contains("server is busy"), "{refused:#?}");
+}
+
+/// With `-r`, the server sends after it has received.
+fn log_has_the_time_of_all_directions() {
+    let serving = Serving::start("");
+    for (index, options) in ["", "-u"].into_iter().enumerate() {
+        let back = free_port();
+        let line = format!("iperf -c 127.0.0.1 -p PORT {options} -t 1 -r -b 8m -l 1000 -L {back}");
+        serving.run_client(&line).assert_success();
+        let entry = &serving.log(index + 1)[index];
+        assert_eq!(end_reason(entry), "complete", "{entry:#}");
+        let number = |field: &str| entry[field].as_f64().expect("a number");
+        assert!(number("seconds") > 1.8, "{entry:#}");
+        for field in ["received_bytes", "sent_bytes"] {
+            assert!(number(field) > 500_000.0, "{entry:#}");
+        }
+    }
+}
+
+/// A killed client has not completed its test. The log must not say so.
+fn log_has_the_end_of_killed_clients() {
+    let serving = Serving::start("");
+    for (index, line) in [
+        "netperf -p PORT -H 127.0.0.1 -l -2000000000 -b 1 -w 10",
+        "netperf -p PORT -H 127.0.0.1 -l -2000000000 -b 1 -w 10 -t TCP_MAERTS",
+        "netperf -p PORT -H 127.0.0.1 -l -2000000000 -t TCP_RR",
+        "netperf -p PORT -H 127.0.0.1 -l -2000000000 -t TCP_CRR",
+        "iperf3 -c 127.0.0.1 -p PORT -n 1000G",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client = serving.start_client(line);
+        serving.await_tests(1);
+        client.signal(Signal::KILL);
+        let entry = &serving.log(index + 1)[index];
+        assert_eq!(entry["is_complete"], false, "{line}: {entry:#}");
+    }
+}
+
+/// A client that ends between two messages has completed its test.
+fn log_has_the_end_of_bounceback() {
+    let serving = Serving::start("");
+    for (index, (part, end)) in [
+        (0, "complete"),
+        (10, "the client closed the connection within a message"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut message = [0; 100];
+        let request = BounceMessage {
+            size: 100,
+            ..BounceMessage::default()
+        };
+        request.write(&mut message);
+        let mut client = TcpStream::connect(("127.0.0.1", serving.ports[1])).expect("it listens");
+        client.write_all(&message).expect("the server reads");
+        client.read_exact(&mut [0; 100]).expect("the server echoes");
+        client.write_all(&message[..part]).expect("it is connected");
+        drop(client);
+        let entry = &serving.log(index + 1)[index];
+        assert_eq!(end_reason(entry), end, "{entry:#}");
+        assert_eq!(entry["is_complete"], part == 0, "{entry:#}");
+    }
 }
 
 /// Short tests cannot exceed the limit together, in any dialect.
@@ -524,6 +624,35 @@ fn sigterm_ends_or_drains_tests() {
             assert_eq!(client.code == Some(0), is_drained, "{client:#?}");
         }
     }
+}
+
+fn sigterm_ends_answers_to_repeated_datagrams() {
+    let serving = Serving::start("");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = ("127.0.0.1", serving.ports[1]);
+    client.connect(server).expect("a local address");
+    let send = |number| {
+        let mut datagram = [0; 1000];
+        let sent = WallTime::now();
+        DatagramHeader { number, sent }.write(&mut datagram, true);
+        let _ = client.send(&datagram);
+    };
+    [1, 2, -3].into_iter().for_each(send);
+    client.recv(&mut [0; 2000]).expect("the server reports");
+    let (end, ended) = mpsc::channel::<()>();
+    let output = std::thread::scope(|scope| {
+        let pause = Duration::from_millis(200);
+        scope.spawn(move || {
+            while ended.recv_timeout(pause) == Err(Timeout) {
+                send(-3);
+            }
+        });
+        serving.server.signal(Signal::TERM);
+        let output = serving.server.wait(TIMEOUT);
+        drop(end);
+        output
+    });
+    assert_eq!(output.code, Some(0));
 }
 
 fn status_reports_running_tests() {

@@ -277,6 +277,26 @@ fn iperf_server() {
     let network = Network::new();
     let server = network.start(5001, &format!("iperf -s -u {ALLOW}"));
     network.check(&server, 5001, &iperf_requests());
+    assert_few_answers_to_repeated_ends(&network);
+}
+
+/// A client that repeats its last datagram keeps its slot. One whose address is not proven gets only
+/// a few answers, however much it has sent.
+fn assert_few_answers_to_repeated_ends(network: &Network) {
+    let address = format!("{BEHIND_ROUTER}:30100");
+    let address: SocketAddr = address.parse().expect("an address");
+    let bind = || UdpSocket::bind(address).expect("a port");
+    let _victim = network.third.enter(bind);
+    let numbers = (1..40).chain([-40; 100]);
+    let datagrams: Vec<_> = numbers
+        .map(|number| iperf_datagram(number, 1000, b""))
+        .collect();
+    let answers = || network.third.enter(|| kernel_counter("Ip", "InReceives"));
+    let before = answers();
+    network.forge(address, 5001, &datagrams);
+    network.await_silence();
+    let answers = answers() - before;
+    assert!((1..=10).contains(&answers), "{answers}");
 }
 
 fn udpmon_responder() {

@@ -49,8 +49,10 @@ struct Tests {
 
 /// Tests that overlap with a new one.
 struct Overlaps {
-    first: Vec<Arc<RunningTest>>,
-    last: Vec<Arc<RunningTest>>,
+    /// Those whose names the new one lists.
+    listed: Vec<Arc<RunningTest>>,
+    /// Those that list the name of the new one.
+    listing: Vec<Arc<RunningTest>>,
 }
 
 /// Writes the record of a finished test.
@@ -96,12 +98,12 @@ impl Registry {
             state: Mutex::new(State::new(started, (dialect, peer), test.name)),
             _resources: resources,
         });
-        let Overlaps { first, last } = tests.add(&running);
+        let Overlaps { listed, listing } = tests.add(&running);
         drop(tests);
-        for other in &first {
+        for other in &listed {
             running.list_overlap(other);
         }
-        for other in &last {
+        for other in &listing {
             other.list_overlap(&running);
         }
         Ok(running)
@@ -190,7 +192,7 @@ impl Registry {
 }
 
 impl Tests {
-    /// Adds a test. Returns the tests whose names it lists, and those that list its name.
+    /// Adds a test. Returns the earlier tests that list it, or that it lists.
     fn add(&mut self, test: &Arc<RunningTest>) -> Overlaps {
         let upgrade = |tests: &[(u64, Weak<RunningTest>)]| {
             let tests = tests.iter().take(MAX_LISTED_OVERLAPS);
@@ -199,8 +201,8 @@ impl Tests {
         // The lists of earlier tests are full: each later start has added a name.
         let recent = self.running.len().saturating_sub(MAX_LISTED_OVERLAPS);
         let overlaps = Overlaps {
-            first: upgrade(&self.running),
-            last: upgrade(&self.running[recent..]),
+            listed: upgrade(&self.running),
+            listing: upgrade(&self.running[recent..]),
         };
         self.running.push((test.number, Arc::downgrade(test)));
         *self.per_address.entry(test.address).or_default() += 1;
@@ -230,6 +232,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use engine::Counters;
+    use model::EndCause;
 
     use super::running_test::MAX_INITIAL_SILENCE;
     use super::*;
@@ -303,6 +306,73 @@ mod tests {
                 .overlapping_tests(),
             0
         );
+    }
+
+    fn start_test(registry: &Registry, port: u16) -> Arc<RunningTest> {
+        let peer = Address::Inet(([127, 0, 0, 1], port).into());
+        let (stop, limits) = (Stop::new(), AddressLimits::default());
+        let test = ClientTest::default();
+        let started =
+            registry.register(("iperf", &peer), test, &stop, &limits, BudgetHolder::Local);
+        started.unwrap()
+    }
+
+    #[test]
+    fn a_test_lists_the_first_overlapping_tests() {
+        let registry = Registry::default();
+        let mut tests: Vec<_> = (1..=20).map(|port| start_test(&registry, port)).collect();
+        drop(tests.remove(4));
+        tests.push(start_test(&registry, 21));
+        for (index, others, listed) in [
+            (0, 20, vec![2, 3, 4, 5, 6, 7, 8, 9]),
+            (9, 20, vec![1, 2, 3, 4, 5, 6, 7, 8]),
+            (18, 20, vec![1, 2, 3, 4, 5, 6, 7, 8]),
+            (19, 19, vec![1, 2, 3, 4, 6, 7, 8, 9]),
+        ] {
+            let record = tests[index].record();
+            let names: Vec<_> = (listed.iter())
+                .map(|port| format!("iperf 127.0.0.1:{port}"))
+                .collect();
+            assert_eq!(record.overlapped_with, names, "{index}");
+            assert_eq!(record.overlapping_tests, others, "{index}");
+        }
+    }
+
+    #[test]
+    fn limits_apply_to_messages() {
+        let registry = Registry::default();
+        registry.enable_limits();
+        let test = start_test(&registry, 1);
+        let [data, messages] = [(); 2].map(|()| Arc::new(Counters::default()));
+        test.add_counters(&data);
+        test.add_message_counters(&messages);
+        data.count_sent(100, 1);
+        messages.count_sent(1000, 1);
+        let record = test.record();
+        assert_eq!((record.sent_bytes, record.received_bytes), (100, 0));
+        test.update_rate();
+        assert_eq!(registry.excess_bytes(test.address), 1100);
+    }
+
+    #[test]
+    fn a_test_ends_with_its_last_direction() {
+        let registry = Registry::default();
+        let end = |test: &RunningTest| test.record().end;
+        let complete = Some("complete".to_owned());
+        let test = start_test(&registry, 1);
+        test.add_direction();
+        test.record_end(&EndCause::PeerClosed);
+        assert_eq!((end(&test), registry.records().len()), (None, 1));
+        test.record_end(&EndCause::Count);
+        assert_eq!((end(&test), registry.records().len()), (complete, 0));
+
+        let test = start_test(&registry, 1);
+        test.add_direction();
+        test.record_end(&EndCause::Failed("reset".to_owned()));
+        test.record_end(&EndCause::Deadline);
+        let record = test.record();
+        assert_eq!(record.end.as_deref(), Some("reset"));
+        assert!(!record.is_complete && registry.records().is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{CounterReading, Counters, Stop, deadline_thread};
-use model::{Counts, Side, Transport};
+use model::{Counts, EndCause, Side, Transport};
 use server::ServerContext;
 use sys::Address;
 use sys::call::{self, Error};
@@ -95,23 +95,21 @@ pub(super) fn serve(
     let stop = server.cancel_stop.child();
     let _idle_watch = deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
     let _registration = stop.register_thread();
-    loop {
+    let ended = loop {
         let received = WallTime::now();
         if !bounce.hold.is_zero() {
             std::thread::sleep(bounce.hold);
         }
         BounceMessage::stamp(&mut message, received, WallTime::now());
-        if control.write(&message, MESSAGE_TIMEOUT).is_err() {
-            break;
+        if let Err(error) = control.write(&message, MESSAGE_TIMEOUT) {
+            break end_for_error(&error);
         }
         count_message(message.len());
-        if !receive(control.as_fd(), &mut message, &stop) {
-            break;
+        if let Err(ended) = receive(control.as_fd(), &mut message, &stop) {
+            break ended;
         }
-    }
-    if !server.cancel_stop.is_set() {
-        running.complete();
-    }
+    };
+    running.record_end(&ended);
     let elapsed = started.elapsed();
     let counts: Counts = CounterReading::now(std::slice::from_ref(&measured.counters)).counts;
     reports.end(
@@ -125,19 +123,35 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// Receives a complete message. Returns whether it arrived.
+/// Receives a complete message. An error is the end of the test.
 ///
 /// The thread is registered with the stop, which interrupts the receive call, so no separate wait
 /// is needed.
-fn receive(socket: BorrowedFd<'_>, message: &mut [u8], stop: &Stop) -> bool {
+fn receive(socket: BorrowedFd<'_>, message: &mut [u8], stop: &Stop) -> Result<(), EndCause> {
     let mut filled = 0;
-    while filled < message.len() && !stop.is_set() {
+    while filled < message.len() {
+        if let Some(reason) = stop.reason() {
+            return Err(reason.into());
+        }
         match call::receive(socket, &mut message[filled..]) {
-            Ok(0) => return false,
+            Ok(0) if filled == 0 => return Err(EndCause::PeerClosed),
+            Ok(0) => {
+                let reason = "the client closed the connection within a message";
+                return Err(EndCause::Failed(reason.to_owned()));
+            }
             Ok(count) => filled += count,
             Err(Error::INTR) => {}
-            Err(_) => return false,
+            Err(error) => return Err(end_for_error(&error.into())),
         }
     }
-    filled == message.len()
+    Ok(())
+}
+
+/// Returns the end of a test whose connection failed. As in other tests, clients may end it by a
+/// reset.
+fn end_for_error(error: &io::Error) -> EndCause {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => EndCause::PeerClosed,
+        _ => EndCause::Failed(control::describe_error(error)),
+    }
 }

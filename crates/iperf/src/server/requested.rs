@@ -106,26 +106,25 @@ impl SenderOptions {
 /// Returns the description of a test for the registry of running tests.
 pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest {
     let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
-    let direction = match hello {
-        _ if has(upper::REVERSE) => " reverse",
-        _ if has(upper::FULL_DUPLEX) => " full duplex",
-        Some(hello) if hello.flags & flags::VERSION1 != 0 => " both ways",
-        _ => "",
+    let (name, directions) = match hello {
+        _ if has(upper::REVERSE) => (" reverse", 1),
+        _ if has(upper::FULL_DUPLEX) => (" full duplex", 2),
+        Some(hello) if hello.flags & flags::VERSION1 != 0 => (" both ways", 2),
+        _ => ("", 1),
     };
     let duration = hello.and_then(|hello| match hello.amount {
         SendAmount::Time(time) => Some(time),
         SendAmount::Bytes(_) => None,
     });
-    // The session's connection or socket carries the data. The other direction has a thread, and
-    // that of -d and -r a connection.
-    let directions = if direction.is_empty() { 1 } else { 2 };
     ClientTest {
-        name: format!("{protocol}{direction}"),
+        name: format!("{protocol}{name}"),
         duration,
         resources: ResourceAmounts {
+            // The session's thread runs one direction.
             threads: directions - 1,
             streams: directions,
-            descriptors: directions - 1,
+            // One for the data, and a copy for the statistics.
+            descriptors: 2 * directions,
             memory_bytes: 0,
         },
         ..ClientTest::default()

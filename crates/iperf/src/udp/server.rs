@@ -1,6 +1,6 @@
 //! UDP server. A client also uses it to receive the server's flows of `-d` and `-r`.
 
-mod test;
+mod datagram_test;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use server::{
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-use self::test::ServedTest;
+use self::datagram_test::DatagramTest;
 use super::MAX_PAYLOAD_BYTES;
 use super::first_datagram::{can_begin_flow, connection, parse_first_datagram};
 use super::group::MulticastGroup;
@@ -29,7 +29,7 @@ use crate::options::{ServerSettings, Settings};
 use crate::report_group::ReportGroups;
 use crate::server::{
     IperfDialect, OnListening, SenderOptions, describe_test, flow_id, listen_addresses, stop_after,
-    udp_send_mode,
+    thread_error, udp_send_mode,
 };
 use crate::wire::flags::upper;
 use crate::wire::proof;
@@ -374,7 +374,10 @@ impl<'a> DatagramReceiver<'a> {
         let _ = call::send_without_waiting(socket.as_fd(), &proof::challenge(nonce));
         let until = Instant::now() + PROOF_TIMEOUT;
         let mut datagram = vec![0; MAX_PAYLOAD_BYTES as usize];
-        while let Ok(true) = self.service.stop().wait_readable(socket.as_fd(), until) {
+        // With data in the queue, the wait does not end at its deadline.
+        while let Ok(true) = self.service.stop().wait_readable(socket.as_fd(), until)
+            && Instant::now() < until
+        {
             let received = call::receive_without_waiting(socket.as_fd(), &mut datagram);
             if received.is_ok_and(|length| proof::find_nonce(&datagram[..length]) == Some(nonce)) {
                 return true;
@@ -421,7 +424,7 @@ impl<'a> DatagramReceiver<'a> {
             .map_err(|reason| format!("{from}: refused a test: {reason}"))?;
         let connection = connection(&data, flow_id(number, false, None), &from, &hello);
         self.observer.observe(&TestEvent::Connected(&connection));
-        ServedTest {
+        DatagramTest {
             receiver: self,
             running: &running,
             reports: self
@@ -456,8 +459,4 @@ impl NewFlow {
             admission,
         }
     }
-}
-
-fn thread_error(error: &std::io::Error) -> String {
-    format!("cannot start a thread: {}", sys::describe(error))
 }

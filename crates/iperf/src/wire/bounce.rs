@@ -8,7 +8,7 @@ use super::{WallTime, fill_with_digits, flags, read_word, write_word};
 pub const MIN_BOUNCE_BYTES: u32 = 64;
 
 /// A message of a bounceback test: a request or its echo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BounceMessage {
     /// The length of the message in bytes.
     pub size: u32,

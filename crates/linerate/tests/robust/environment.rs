@@ -44,6 +44,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
                 servers_without_descriptors_report_it,
             ),
             test_case(
+                "clients_use_no_more_descriptors_than_their_share",
+                &[Program("bash")],
+                clients_use_no_more_descriptors_than_their_share,
+            ),
+            test_case(
                 "source_without_a_route_blocks_no_client",
                 &[Namespaces],
                 source_without_a_route_blocks_no_client,
@@ -274,6 +279,62 @@ fn servers_without_descriptors_report_it() {
     }
 }
 
+/// Each test is charged for all its descriptors. So one address leaves some to others.
+fn clients_use_no_more_descriptors_than_their_share() {
+    // The budget is 64, and one address gets 60 of them.
+    const LIMIT: &str = "ulimit -n 128";
+    const SHARE: usize = 60;
+    for (server, client, clients, max) in [
+        ("iperf -s -p PORT", "iperf -P 40", 1, SHARE),
+        ("iperf -s -p PORT", "iperf -P 40 -R", 1, SHARE),
+        ("iperf -s -p PORT", "iperf -P 40 --full-duplex", 1, SHARE),
+        ("iperf -s -p PORT", "iperf --bounceback", 40, SHARE),
+        ("iperf -s -u -p PORT", "iperf -u -P 60", 1, SHARE),
+        ("iperf -s -u -p PORT", "iperf -u -P 60 -R", 1, SHARE),
+        (
+            "iperf -s -u -p PORT",
+            "iperf -u -P 60 --full-duplex",
+            1,
+            SHARE,
+        ),
+        ("iperf3 -s -p PORT", "iperf3 -P 30", 1, 31),
+        ("iperf3 -s -p PORT", "iperf3 -P 15 --bidir", 1, 31),
+        ("iperf3 -s -p PORT", "iperf3 -u -P 30", 1, 31),
+        ("netserver -D -p PORT", "netperf -t TCP_STREAM", 25, SHARE),
+        ("netserver -D -p PORT", "netperf -t UDP_RR", 25, SHARE),
+        ("netserver -D -p PORT", "netperf -t TCP_CRR", 25, SHARE),
+    ] {
+        let server = Server::try_start_with(|port| {
+            with_descriptor_limit(LIMIT, &server.replace("PORT", &port.to_string()))
+        });
+        let server = server.expect("the server starts");
+        let used = || used_descriptors(&server).len();
+        let idle = used();
+        let options = match client.split_once(' ') {
+            Some(("netperf", _)) => "-H 127.0.0.1 -l 20 -b 1 -w 100",
+            _ if client.contains("bounceback") => "-c 127.0.0.1 -t 20",
+            _ => "-c 127.0.0.1 -t 20 -b 80k -l 1000",
+        };
+        let line = format!("{client} {options} -p {}", server.port);
+        let start = || TestProcess::start(&mut linerate_with_args(&line));
+        let clients: Vec<_> = (0..clients).map(|_| start()).collect();
+        let in_use = || used().saturating_sub(idle);
+        let has_many = wait_until(TIMEOUT, || in_use() >= SHARE / 3);
+        assert!(has_many, "{line}: {}", server.log());
+        // Waiting connections, which will be refused, come on top for a short time.
+        let is_within_share = || {
+            std::thread::sleep(Duration::from_millis(300));
+            in_use() <= max
+        };
+        let what = || format!("{line}: {} descriptors", in_use());
+        assert!(wait_until(TIMEOUT / 6, is_within_share), "{}", what());
+        for client in clients {
+            client.signal(Signal::KILL);
+            client.finish(TIMEOUT);
+        }
+    }
+}
+
 /// A server of datagrams drops those of a source that it cannot answer. They do not wait in front of
 /// the next client's.
 fn source_without_a_route_blocks_no_client() {
@@ -309,14 +370,19 @@ fn source_without_a_route_blocks_no_client() {
     });
 }
 
-/// Returns the number of the next descriptor that a server would open.
-fn lowest_free_descriptor(server: &Server) -> u64 {
+/// Returns the numbers of a server's descriptors.
+fn used_descriptors(server: &Server) -> Vec<u64> {
     let directory = format!("/proc/{}/fd", server.pid());
     let entries = fs::read_dir(directory).expect("the server is running");
     let numbers = entries.flatten().map(|entry| entry.file_name());
-    let used: Vec<u64> = numbers
+    numbers
         .filter_map(|name| name.to_str()?.parse().ok())
-        .collect();
+        .collect()
+}
+
+/// Returns the number of the next descriptor that a server would open.
+fn lowest_free_descriptor(server: &Server) -> u64 {
+    let used = used_descriptors(server);
     (0..=used.len() as u64)
         .find(|number| !used.contains(number))
         .unwrap_or(0)

@@ -59,6 +59,9 @@ pub struct RunningTest {
 pub(super) struct State {
     record: TestRecord,
     counters: Vec<Arc<Counters>>,
+    message_counters: Vec<Arc<Counters>>,
+    /// The number of directions of data that have not ended.
+    directions: u32,
     ended: Option<Instant>,
     /// The bytes already counted in the excess of its address.
     counted_bytes: u64,
@@ -106,6 +109,16 @@ impl RunningTest {
         self.state().counters.push(Arc::clone(counters));
     }
 
+    /// Adds counters of messages other than data. The limits apply to them as well.
+    pub fn add_message_counters(&self, counters: &Arc<Counters>) {
+        self.state().message_counters.push(Arc::clone(counters));
+    }
+
+    /// Adds another direction of data. The test ends with its last direction.
+    pub fn add_direction(&self) {
+        self.state().directions += 1;
+    }
+
     /// Replaces the name of the test. It is for dialects in which only a later request describes the
     /// test.
     pub fn rename(&self, name: &str) {
@@ -130,27 +143,37 @@ impl RunningTest {
     /// Records that the test failed. Only the first reason is recorded. If the server was stopped,
     /// that is the reason.
     pub fn fail(&self, reason: &dyn Display) {
-        let is_cancelled = self.cancel_stop.reason() == Some(StopReason::Cancelled);
-        let why = if is_cancelled {
-            &"the server was stopped"
-        } else {
-            reason
-        };
-        self.end(why.to_string(), false);
+        self.end(self.failure(reason), false);
     }
 
     /// Records a reason why the test is incomplete, although it continues.
     pub fn record_failure(&self, reason: &dyn Display) {
-        self.state().record.end.get_or_insert(reason.to_string());
+        let failure = self.failure(reason);
+        self.state().record.end.get_or_insert(failure);
     }
 
-    /// Records the end of an engine run.
+    fn failure(&self, reason: &dyn Display) -> String {
+        match self.cancel_stop.reason() {
+            Some(StopReason::Cancelled) => "the server was stopped".to_owned(),
+            _ => reason.to_string(),
+        }
+    }
+
+    /// Records the end of one direction of data.
     pub fn record_end(&self, ended: &EndCause) {
         match ended {
-            EndCause::Failed(reason) => self.fail(reason),
+            EndCause::Failed(reason) => self.record_failure(reason),
             // The code that cancelled the run records the reason.
-            EndCause::Cancelled => {}
-            EndCause::Deadline | EndCause::Count | EndCause::PeerClosed => self.complete(),
+            EndCause::Cancelled => return,
+            EndCause::Deadline | EndCause::Count | EndCause::PeerClosed => {}
+        }
+        let directions = {
+            let mut state = self.state();
+            state.directions = state.directions.saturating_sub(1);
+            state.directions
+        };
+        if directions == 0 {
+            self.complete();
         }
     }
 
@@ -295,6 +318,8 @@ impl State {
                 end: None,
             },
             counters: Vec::new(),
+            message_counters: Vec::new(),
+            directions: 1,
             ended: None,
             counted_bytes: 0,
             counted_at: started,
@@ -303,8 +328,10 @@ impl State {
         }
     }
 
+    /// Returns the bytes of data and of messages so far.
     fn bytes(&self) -> u64 {
-        let counts = self.counters.iter().map(|counters| counters.counts());
+        let all_counters = self.counters.iter().chain(&self.message_counters);
+        let counts = all_counters.map(|counters| counters.counts());
         counts.map(|counts| counts.bytes()).sum()
     }
 }

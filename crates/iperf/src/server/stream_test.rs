@@ -1,9 +1,7 @@
 //! The test of one TCP client: the flow that the client sends, and the flows that it requests.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use engine::{BudgetShare, BufferMemory, DataSocket, Stop};
@@ -12,7 +10,7 @@ use server::RunningTest;
 use sys::Address;
 
 use super::requested::tcp_send_mode;
-use super::{IperfDialect, SenderOptions, StreamStart, connect_back};
+use super::{IperfDialect, SenderOptions, StreamStart, connect_back, run_both};
 use crate::connection;
 use crate::event::{ConnectionInfo, FlowId};
 use crate::flow::{flow_plan, send_length};
@@ -27,7 +25,7 @@ use crate::wire::{Hello, HelloTransport, WallTime};
 const FINISH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A client's test.
-pub(super) struct ServedTest<'a> {
+pub(super) struct StreamTest<'a> {
     pub(super) dialect: &'a IperfDialect,
     pub(super) running: &'a RunningTest,
     /// Ends the test early.
@@ -42,28 +40,36 @@ pub(super) struct ServedTest<'a> {
     pub(super) connection: ConnectionInfo,
 }
 
-impl ServedTest<'_> {
+impl StreamTest<'_> {
     /// Runs the test to its end.
-    pub(super) fn run(&self) -> io::Result<()> {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let result = self.run_directions();
+        if let Err(reason) = &result {
+            self.running.fail(reason);
+        }
+        result
+    }
+
+    fn run_directions(&self) -> Result<(), String> {
         let Some(hello) = &self.stream_start.hello else {
             return self.receive();
         };
         if self.connection.is_reverse {
             self.send(hello)
         } else if self.connection.is_full_duplex {
-            std::thread::scope(|scope| {
-                let sender = Builder::new().spawn_scoped(scope, || self.send(hello))?;
-                let received = self.receive();
-                sender.join().unwrap_or(Ok(())).and(received)
-            })
+            self.running.add_direction();
+            run_both(|| self.send(hello), || self.receive())
         } else if hello.flags & flags::VERSION1 == 0 {
             self.receive()
         } else if hello.flags & flags::RUN_NOW != 0 {
-            std::thread::scope(|scope| {
-                Builder::new().spawn_scoped(scope, || self.send_back(hello))?;
-                self.receive()
-            })
+            self.running.add_direction();
+            let send_back = || {
+                self.send_back(hello);
+                Ok(())
+            };
+            run_both(send_back, || self.receive())
         } else {
+            self.running.add_direction();
             self.receive()?;
             // The client measures until the server shuts down this direction.
             let _ = sys::call::shutdown_write(self.data.socket.as_fd());
@@ -73,7 +79,7 @@ impl ServedTest<'_> {
     }
 
     /// Receives the client's flow.
-    fn receive(&self) -> io::Result<()> {
+    fn receive(&self) -> Result<(), String> {
         let plan = self.receive_plan();
         let timing = self.receive_timing_kind();
         let memory = self.dialect.memory_for(self.peer);
@@ -97,7 +103,7 @@ impl ServedTest<'_> {
     }
 
     /// Sends the requested flow on the client's connection.
-    fn send(&self, hello: &Hello) -> io::Result<()> {
+    fn send(&self, hello: &Hello) -> Result<(), String> {
         let plan = self.send_plan(hello);
         let header = if hello.has_any_flag(upper::TRIP_TIMES | upper::BURSTS) {
             server_hello(hello, self.connection.is_reverse)
@@ -129,12 +135,13 @@ impl ServedTest<'_> {
     /// Sends the requested flow on a connection to the client's port (`-d`, `-r`). Its failure does
     /// not end the client's flow.
     fn send_back(&self, hello: &Hello) {
-        if let Err(error) = self.try_send_back(hello) {
-            self.dialect.report_error(sys::describe(&error));
+        if let Err(reason) = self.try_send_back(hello) {
+            self.running.record_failure(&reason);
+            self.dialect.report_error(reason);
         }
     }
 
-    fn try_send_back(&self, hello: &Hello) -> io::Result<()> {
+    fn try_send_back(&self, hello: &Hello) -> Result<(), String> {
         let plan = self.send_plan(hello);
         let (data, connection) = connect_back(
             self.peer,
@@ -144,8 +151,7 @@ impl ServedTest<'_> {
             &self.dialect.flow_numbers,
             &*self.dialect.observer,
             self.stop,
-        )
-        .map_err(io::Error::other)?;
+        )?;
         let memory = self.dialect.memory_for(self.peer);
         let _pattern_share = reserve_pattern(&memory, &plan)?;
         let pattern = connection::pattern(send_length(&plan), &[]);
@@ -229,8 +235,9 @@ impl ServedTest<'_> {
         id: FlowId,
         connection: &ConnectionInfo,
         timing: Option<TimingKind>,
-    ) -> io::Result<()> {
-        let mut measured = connection::measured_flow(id, transfer.flow, transfer.data, connection)?;
+    ) -> Result<(), String> {
+        let measured = connection::measured_flow(id, transfer.flow, transfer.data, connection);
+        let mut measured = measured.map_err(|error| sys::describe(&error))?;
         let bins = self.dialect.settings.output.bins;
         let bin_width = bins.map(|bins| bins.width);
         measured.timings = timing.map(|kind| Arc::new(FlowTimings::new(kind, bin_width)));
@@ -242,8 +249,8 @@ impl ServedTest<'_> {
 }
 
 /// Charges the memory of a send buffer's content.
-fn reserve_pattern(memory: &BufferMemory, plan: &FlowPlan) -> io::Result<BudgetShare> {
-    (memory.reserve(send_length(plan).into())).map_err(io::Error::other)
+fn reserve_pattern(memory: &BufferMemory, plan: &FlowPlan) -> Result<BudgetShare, String> {
+    (memory.reserve(send_length(plan).into())).map_err(|exceeded| exceeded.to_string())
 }
 
 /// Returns the header that the server sends first on its own stream, if that stream carries burst
@@ -262,12 +269,12 @@ fn server_hello(requested: &Hello, is_reverse: bool) -> Vec<u8> {
     hello.encode(HelloTransport::Stream)
 }
 
-fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match sys::call::send(socket, bytes) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(sys::call::Error::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(sys::describe(&error)),
         }
     }
     Ok(())

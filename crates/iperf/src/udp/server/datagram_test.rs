@@ -3,33 +3,35 @@
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engine::{DataSocket, FirstDatagram};
+use engine::{DataSocket, FirstDatagram, Stop};
 use model::{EndCause, FlowPlan, Limit, Transport};
 use server::{MAX_AMPLIFICATION, RunningTest, UNPROVEN_ADDRESS};
 use sys::{Address, call};
 
-use super::{DatagramReceiver, thread_error};
+use super::DatagramReceiver;
 use crate::connection;
 use crate::event::{ConnectionInfo, FlowId};
 use crate::flow::{datagram_format, flow_plan, send_length};
 use crate::options::SendMode;
 use crate::report_group::ReportGroup;
-use crate::server::{SenderOptions, connect_back};
+use crate::server::{SenderOptions, connect_back, run_both};
 use crate::timing::{FlowTimings, TimingKind};
 use crate::traffic::FlowResult;
 use crate::udp::{MAX_PAYLOAD_BYTES, OneWay, server_report};
 use crate::wire::flags::{self, upper};
 use crate::wire::{DatagramHeader, Hello};
 
-/// The wait for a repeated last datagram after each answer, and the maximum number of answers.
+/// The wait for a repeated last datagram after each answer.
 const REPEAT_TIMEOUT: Duration = Duration::from_millis(250);
-const MAX_ANSWERS: u32 = 200;
+
+/// The maximum number of answers, also to an unproven address, which keeps a slot meanwhile.
+const MAX_ANSWERS: u64 = 200;
+const MAX_UNPROVEN_ANSWERS: u64 = 10;
 
 /// A client's test.
-pub(super) struct ServedTest<'a> {
+pub(super) struct DatagramTest<'a> {
     pub(super) receiver: &'a DatagramReceiver<'a>,
     pub(super) running: &'a RunningTest,
     pub(super) reports: Arc<ReportGroup>,
@@ -48,9 +50,17 @@ pub(super) struct ServedTest<'a> {
     pub(super) send_mode: SendMode,
 }
 
-impl ServedTest<'_> {
+impl DatagramTest<'_> {
     /// Runs the test to its end.
     pub(super) fn run(&self) -> Result<(), String> {
+        let result = self.run_directions();
+        if let Err(reason) = &result {
+            self.running.fail(reason);
+        }
+        result
+    }
+
+    fn run_directions(&self) -> Result<(), String> {
         let is_for_client = self.receiver.client_run.is_some();
         let requests_test_back =
             self.hello.flags & flags::VERSION1 != 0 && !is_for_client && !self.is_for_group();
@@ -64,8 +74,10 @@ impl ServedTest<'_> {
         if self.connection.is_reverse && !self.is_for_group() {
             self.send_reverse()
         } else if is_full_duplex && !self.is_for_group() {
+            self.running.add_direction();
             run_both(|| self.send_reverse(), || self.receive())
         } else if requests_test_back {
+            self.running.add_direction();
             let result = if self.hello.flags & flags::RUN_NOW != 0 {
                 run_both(|| self.send_back(), || self.receive())
             } else {
@@ -76,6 +88,10 @@ impl ServedTest<'_> {
         } else {
             self.receive()
         }
+    }
+
+    fn stop(&self) -> &Stop {
+        self.running.cancel_stop()
     }
 
     /// Returns whether the client sends to a multicast group, to which nobody replies.
@@ -138,7 +154,7 @@ impl ServedTest<'_> {
             &self.send_plan.local.socket,
             self.receiver.flow_numbers,
             &**self.receiver.observer,
-            self.running.cancel_stop(),
+            self.stop(),
         )?;
         let (pattern, send_mode) = (self.pattern(), SendMode::default());
         let one_way = OneWay {
@@ -167,7 +183,7 @@ impl ServedTest<'_> {
             pattern,
             send_mode,
             early_datagrams: &[],
-            stop: self.running.cancel_stop(),
+            stop: self.stop(),
             expects_report: false,
             max_refusals: 0,
             has_wide_numbers: true,
@@ -257,9 +273,11 @@ impl ServedTest<'_> {
             report.encode_narrow(self.first_datagram())
         };
         let max_answers = if self.receiver.service.may_amplify(&self.from) {
-            MAX_ANSWERS.into()
+            MAX_ANSWERS
         } else {
-            MAX_AMPLIFICATION * result.side.counts.received.0 / bytes.len() as u64
+            let paid_answers =
+                MAX_AMPLIFICATION * result.side.counts.received.0 / bytes.len() as u64;
+            paid_answers.min(MAX_UNPROVEN_ANSWERS)
         };
         if max_answers == 0 {
             self.report_error(format_args!("gets no report: {UNPROVEN_ADDRESS}"));
@@ -270,7 +288,10 @@ impl ServedTest<'_> {
             if call::send_without_waiting(socket, &bytes).is_err() {
                 return;
             }
-            match call::wait_readable(socket, REPEAT_TIMEOUT) {
+            match self
+                .stop()
+                .wait_readable(socket, Instant::now() + REPEAT_TIMEOUT)
+            {
                 Ok(true) => {}
                 _ => return,
             }
@@ -279,18 +300,4 @@ impl ServedTest<'_> {
             }
         }
     }
-}
-
-/// Runs both functions at the same time. Returns the first error.
-fn run_both(
-    first: impl FnOnce() -> Result<(), String> + Send,
-    second: impl FnOnce() -> Result<(), String>,
-) -> Result<(), String> {
-    std::thread::scope(|scope| {
-        let first_thread = Builder::new()
-            .spawn_scoped(scope, first)
-            .map_err(|error| thread_error(&error))?;
-        let second_result = second();
-        first_thread.join().unwrap_or(Ok(())).and(second_result)
-    })
 }
