@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use engine::{CounterReading, Counters};
+use engine::{BudgetHolder, CounterReading, Counters};
 use model::{DatagramCounts, Side, Transport};
 use sys::Address;
 
@@ -70,7 +71,8 @@ impl ReportGroups {
             return new_group();
         };
         let mut report_groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        report_groups.retain(|group_ip, reports| *group_ip == ip || !reports.is_idle());
+        // Each flow holds its group, from before its start.
+        report_groups.retain(|_, group| Arc::strong_count(group) > 1);
         Arc::clone(report_groups.entry(ip).or_insert_with(new_group))
     }
 }
@@ -219,7 +221,7 @@ impl ReportGroup {
         {
             let reports = Arc::clone(self);
             let report_intervals = move || reports.run_interval_reports(interval);
-            let spawned = std::thread::Builder::new().spawn(report_intervals);
+            let spawned = engine::spawn(Builder::new(), BudgetHolder::Local, report_intervals);
             state.has_interval_thread = spawned.is_ok();
         }
         RegisteredFlow {
@@ -231,11 +233,6 @@ impl ReportGroup {
     /// Reports a failure.
     pub(crate) fn fail(&self, line: String) {
         self.observer.observe(&TestEvent::Error(line));
-    }
-
-    /// Returns whether no flow is running.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state().running.is_empty()
     }
 
     /// Removes an ended flow, and reports its final figures.
@@ -580,6 +577,24 @@ mod tests {
     }
 
     #[test]
+    fn a_group_lasts_while_it_is_held() {
+        let words = ["-s"].map(Into::into);
+        let settings = crate::options::parse_iperf("iperf", words, |_| None).unwrap();
+        let observer: Arc<dyn Observer> = Arc::new(SumObserver(Mutex::new(channel().0)));
+        let groups = ReportGroups::new(&observer, &settings);
+        let group_of = |host: &str| {
+            let peer = Address::Inet(format!("{host}:1").parse().unwrap());
+            groups.group_for(&peer, None)
+        };
+        // A flow has its group before it starts.
+        let first = group_of("127.0.0.1");
+        drop(group_of("127.0.0.2"));
+        assert!(Arc::ptr_eq(&first, &group_of("127.0.0.1")));
+        let addresses: Vec<_> = groups.groups.lock().unwrap().keys().copied().collect();
+        assert_eq!(addresses, [IpAddr::from([127, 0, 0, 1])]);
+    }
+
+    #[test]
     fn a_failed_flow_leaves_its_group_and_closes_its_socket() {
         let (sender, sums) = channel();
         let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), None);
@@ -590,9 +605,9 @@ mod tests {
         drop(failed);
         reports.end(&first, &side(1, 1000));
         reports.end(&second, &side(1, 500));
-        assert!(!reports.is_idle() && sums.try_recv().is_err());
+        assert!(sums.try_recv().is_err());
         drop(failed_flow);
-        assert!(reports.is_idle() && socket.strong_count() == 0);
+        assert_eq!(socket.strong_count(), 0);
         let (_, _, bytes, is_final) = sums.try_recv().unwrap();
         assert_eq!((bytes, is_final), (1500, true));
     }
