@@ -58,8 +58,9 @@ pub struct ClientResult {
     pub peer: Option<Address>,
 }
 
-/// The threads of a flow: one that connects, and one per direction.
-const THREADS_PER_FLOW: u64 = 3;
+/// The threads of a flow: one that connects, and per direction one for the data and one that samples
+/// it.
+const THREADS_PER_FLOW: u64 = 5;
 
 /// Runs a client's test to its end.
 pub fn run(
@@ -123,6 +124,14 @@ impl ClientRun<'_> {
         let reason = reason.into();
         let _ = self.first_failure.set(reason.clone());
         self.observer.observe(&TestEvent::Error(reason));
+    }
+
+    /// Waits for the end of a thread. If it panicked, the test fails.
+    pub(crate) fn join<T>(&self, thread: ScopedJoinHandle<'_, T>) -> Option<T> {
+        thread
+            .join()
+            .inspect_err(|_| self.fail("internal error: a thread ended unexpectedly"))
+            .ok()
     }
 
     /// Starts a thread. If the system refuses it, the test fails.

@@ -51,7 +51,7 @@ impl ClientRun<'_> {
         let counters = [Arc::clone(&measured.counters)];
         let (end_sender, end_receiver) = mpsc::channel();
         std::thread::scope(|scope| {
-            let samples = scope.spawn(|| {
+            let samples = self.spawn(scope, || {
                 let end_receiver = end_receiver;
                 engine::sample_until(
                     &end_receiver,
@@ -66,7 +66,7 @@ impl ClientRun<'_> {
             let series = Series {
                 name: format!("flow {}", measured.id.number),
                 started_after: Duration::ZERO,
-                samples: samples.join().unwrap_or_default(),
+                samples: samples.and_then(|it| self.join(it)).unwrap_or_default(),
             };
             let mut all_series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
             all_series.push(series);

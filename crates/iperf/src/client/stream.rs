@@ -40,14 +40,14 @@ impl ClientRun<'_> {
             });
             let mut has_connected = false;
             for flow in forward_flows {
-                has_connected |= flow.join().unwrap_or(false);
+                has_connected |= self.join(flow).unwrap_or(false);
             }
             forward_done.set(if has_connected {
                 StopReason::Deadline
             } else {
                 StopReason::Cancelled
             });
-            reverse_flows.map(std::thread::ScopedJoinHandle::join)
+            reverse_flows.map(|flows| self.join(flows));
         });
         if flows > 1 {
             self.report_connect_times();

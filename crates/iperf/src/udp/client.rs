@@ -59,12 +59,10 @@ pub(crate) fn run(run: &ClientRun<'_>) {
                 )
             })
         });
-        let results = forward_flows
-            .into_iter()
-            .map(std::thread::ScopedJoinHandle::join);
-        let has_success = results.fold(false, |has_success, result| {
-            has_success | matches!(result, Ok(Ok(())))
-        });
+        let mut has_success = false;
+        for flow in forward_flows {
+            has_success |= matches!(run.join(flow), Some(Ok(())));
+        }
         forward_done.set(if has_success {
             StopReason::Deadline
         } else {
