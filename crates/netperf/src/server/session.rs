@@ -12,7 +12,7 @@ use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{Attempt, ClientTest, ServerContext};
 use sys::Address;
-use sys::call::Error;
+use sys::call::{self, Error};
 
 use super::assignment::{Assignment, TestError};
 use super::data::ConnectionProof;
@@ -204,6 +204,10 @@ impl Session<'_> {
                 return Ok(false);
             }
         };
+        if finished.ended == EndCause::PeerClosed && !call::is_open(self.control.as_fd()) {
+            // The client has ended, not its test.
+            return Ok(false);
+        }
         let has_moved_data = finished.side.counts.bytes() > 0;
         finished.side.interface = meter.flatten().map(|meter| meter.finish(has_moved_data));
         finished.side.refused.extend(self.refused_cpu.take());
