@@ -1,10 +1,11 @@
 //! A session with one requester: its consecutive tests, on a socket connected to it.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use engine::ResourceAmounts;
+use engine::{Counters, ResourceAmounts};
 use model::EndCause;
 use server::{ClientSlot, ClientTest, MAX_AMPLIFICATION, UNPROVEN_ADDRESS};
 use sys::call::{self, Error};
@@ -38,6 +39,8 @@ pub(super) struct Session<'a> {
     pub(super) data_bytes: u64,
     /// Bytes sent to the requester.
     sent_bytes: u64,
+    /// Replies in the current test that are not its data.
+    pub(super) reply_counters: Arc<Counters>,
 }
 
 impl<'a> Session<'a> {
@@ -57,6 +60,7 @@ impl<'a> Session<'a> {
             received_bytes: 0,
             data_bytes: 0,
             sent_bytes: 0,
+            reply_counters: Arc::default(),
         }
     }
 
@@ -150,7 +154,10 @@ impl<'a> Session<'a> {
         }
         let deadline = Instant::now() + NEXT_TEST_TIMEOUT;
         let mut buffer = vec![0; 2048];
-        while let Ok(true) = self.entry.stop.wait_readable(self.socket, deadline) {
+        // With data in the queue, the wait does not end at its deadline.
+        while let Ok(true) = self.entry.stop.wait_readable(self.socket, deadline)
+            && Instant::now() < deadline
+        {
             let length = match call::receive_without_waiting(self.socket, &mut buffer) {
                 Ok(length) => length,
                 Err(Error::INTR) => continue,
@@ -200,6 +207,12 @@ impl<'a> Session<'a> {
 
     /// Sends a reply, unless it would exceed the limit for an unproven address.
     pub(super) fn reply(&mut self, reply: &[u8]) {
+        let counters = Arc::clone(&self.reply_counters);
+        self.send(reply, &counters);
+    }
+
+    /// Sends a reply like [`Self::reply`], and counts it here if it is sent.
+    pub(super) fn send(&mut self, reply: &[u8], counters: &Counters) {
         let sent_bytes = self.sent_bytes + reply.len() as u64;
         let is_bounded = !self.may_amplify && !self.entry.is_proven.load(Relaxed);
         if is_bounded && sent_bytes > MAX_AMPLIFICATION * (self.received_bytes + self.data_bytes) {
@@ -213,6 +226,7 @@ impl<'a> Session<'a> {
         }
         if call::send_without_waiting(self.socket, reply).is_ok() {
             self.sent_bytes = sent_bytes;
+            counters.count_sent(reply.len(), 1);
         }
     }
 

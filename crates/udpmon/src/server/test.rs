@@ -110,6 +110,8 @@ impl<'s, 'a> ServedTest<'s, 'a> {
     ) -> Self {
         let exchange_counters = Arc::new(Counters::default());
         running_test.add_counters(&exchange_counters);
+        session.reply_counters = Arc::default();
+        running_test.add_message_counters(&session.reply_counters);
         Self {
             session,
             running_test,
@@ -374,15 +376,16 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             ..block
         };
         answer.write(request);
-        self.session.reply(request);
         // Only a test with records starts with clock exchanges. Without records, the requests are a
         // latency test.
-        if self.settings.length == 0 {
-            self.exchange_counters.count_received(received, 1);
-            self.exchange_counters.count_sent(length, 1);
-            if self.responses == 1 {
-                self.running_test.rename("requests");
-            }
+        if self.settings.length != 0 {
+            self.session.reply(request);
+            return;
+        }
+        self.exchange_counters.count_received(received, 1);
+        self.session.send(request, &self.exchange_counters);
+        if self.responses == 1 {
+            self.running_test.rename("requests");
         }
     }
 
