@@ -16,13 +16,17 @@ const SESSION_BYTES: u64 = 32 << 10;
 pub(super) struct SlaveBudget {
     strands: SharedBudget,
     processes: SharedBudget,
+    threads: SharedBudget,
     memory: SharedBudget,
     descriptors: SharedBudget,
     max_connections: u64,
 }
 
-/// Reserved strands and processes of one run. Dropping them releases them.
-pub(super) type StrandShares = [BudgetShare; 2];
+/// Threads of a strand's process besides its main thread: the worker and the deadline thread.
+const EXTRA_THREADS_PER_PROCESS: u64 = 2;
+
+/// Reserved strands, processes and threads of these, of one run. Dropping them releases them.
+pub(super) type StrandShares = [BudgetShare; 3];
 
 impl SlaveBudget {
     /// Returns the budget of these limits, as a part of the budget of this process.
@@ -31,6 +35,7 @@ impl SlaveBudget {
         Self {
             strands: SharedBudget::within(&process.threads, limits.work.strands.into()),
             processes: SharedBudget::within(&process.threads, MAX_PROCESSES),
+            threads: process.threads.clone(),
             memory: SharedBudget::within(&process.memory, limits.work.memory),
             descriptors: process.descriptors.clone(),
             max_connections: limits.connections,
@@ -76,10 +81,13 @@ impl SlaveBudget {
         let strands = strands.map_err(|exceeded| refused("strands", exceeded))?;
         let processes = self.processes.reserve(holder, processes);
         let processes = processes.map_err(|exceeded| refused("processes", exceeded))?;
+        let threads = EXTRA_THREADS_PER_PROCESS * processes.amount();
+        let threads = self.threads.reserve(holder, threads);
+        let threads = threads.map_err(|exceeded| refused("threads", exceeded))?;
         run_budget.reserve_memory(count.saturating_mul(strand_bytes))?;
         // Each process uses a socket pair; this process has one end of it.
         run_budget.reserve_descriptors(processes.amount())?;
-        Ok([strands, processes])
+        Ok([strands, processes, threads])
     }
 }
 

@@ -161,7 +161,7 @@ impl Session<'_> {
             let poll_result = self.control.wait_readable(now).and_then(|has_command| {
                 // The only possible command now is an abort.
                 let _: Option<[u8; MasterCommand::LEN]> = has_command
-                    .then(|| self.control.read(self.idle_deadline()))
+                    .then(|| self.control.read(deadline))
                     .transpose()?;
                 Ok(has_command)
             });

@@ -137,11 +137,16 @@ impl Dialect for SlaveDialect {
     }
 
     fn warn(&self, line: fmt::Arguments<'_>) {
-        static ERRORS: ErrorLog = ErrorLog::new("uperf");
         if self.config.verbose {
             self.log(line);
         } else {
-            ERRORS.write(line, ErrorLog::MAX_WARNINGS);
+            write_error(line);
         }
     }
+}
+
+/// Writes a line to standard error, within the limit of the log.
+fn write_error(line: fmt::Arguments<'_>) {
+    static ERRORS: ErrorLog = ErrorLog::new("uperf");
+    ERRORS.write(line, ErrorLog::MAX_WARNINGS);
 }

@@ -10,7 +10,6 @@ use control::{ControlConnection, describe_error};
 use engine::{BudgetHolder, Stop, deadline_thread};
 use server::{Dialect, ServerContext};
 use sys::call::Error;
-use sys::write_error_line;
 
 use super::commands::RunEnd;
 use super::goodbye::{goodbye_from_log, interrupted_goodbye};
@@ -73,7 +72,7 @@ pub(super) fn serve(
         Err(SessionEnd::ConnectionLost(error)) => return Err(error),
         Err(SessionEnd::RunLost(stage, error)) => {
             let (peer, reason) = (control.peer(), describe_error(&error));
-            write_error_line(format_args!("uperf: {peer}: run lost {stage}: {reason}"));
+            super::write_error(format_args!("{peer}: run lost {stage}: {reason}"));
         }
     }
     Ok(())
@@ -161,7 +160,7 @@ impl Session<'_> {
         // Release resources before the goodbye: the master may connect again right after it.
         drop((strands, strand_shares, budget));
         for text in log.stranger_warnings() {
-            write_error_line(format_args!("uperf: {}: {text}", self.control.peer()));
+            super::write_error(format_args!("{}: {text}", self.control.peer()));
         }
         match &run_end {
             RunEnd::BarrierTimedOut(stage) => {

@@ -46,6 +46,9 @@ const MAX_CANDIDATES: usize = 64;
 /// size holds.
 const MAX_DATAGRAMS_PER_READ: usize = 4096;
 
+/// Maximum number of datagrams that are read between two choices of a handshake.
+const MAX_DATAGRAMS_PER_CHOICE: usize = 64;
+
 /// Memory that a waiting datagram uses in addition to its content, bytes.
 const DATAGRAM_OVERHEAD_BYTES: usize = 64;
 
@@ -234,7 +237,14 @@ impl HandshakeQueue {
                 HandshakeChoice::Wait(decide_at) => decide_at,
                 HandshakeChoice::Refused(from) => return Ok(Err(from)),
             };
-            if self.receive(|queue| queue.make_room_for_candidate(request))? {
+            if self.receive_some(request)? {
+                // While datagrams arrive, no wait ends.
+                if request.stop.is_set() {
+                    return Err(Error::INTR);
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(Error::TIMEDOUT);
+                }
                 continue;
             }
             let next_check = deadline.into_iter().chain(decide_at).min();
@@ -328,6 +338,18 @@ impl HandshakeQueue {
             None if request.accepts_strangers => HandshakeChoice::Candidate(index),
             None => HandshakeChoice::Refused(from.clone()),
         }
+    }
+
+    /// Takes a few datagrams from the queue of the listening socket: the choice between the
+    /// candidates costs much more. Returns false if the queue is empty.
+    fn receive_some(&mut self, request: &HandshakeRequest<'_>) -> Result<bool, Error> {
+        let mut count = 0;
+        while count < MAX_DATAGRAMS_PER_CHOICE
+            && self.receive(|queue| queue.make_room_for_candidate(request))?
+        {
+            count += 1;
+        }
+        Ok(count > 0)
     }
 
     /// Takes one datagram from the queue of the listening socket. Returns false if the queue is
@@ -458,6 +480,7 @@ impl HandshakeRequest<'_> {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use engine::open_datagram_listener;
     use sys::call::KernelAddress;
@@ -726,6 +749,40 @@ mod tests {
         assert_eq!(listener.queue().candidates[0].from, first);
         let last = Address::from(strangers[MAX_CANDIDATES + 1].local_addr().unwrap());
         assert_eq!(listener.queue().candidates[MAX_CANDIDATES - 1].from, last);
+    }
+
+    #[test]
+    fn a_flood_does_not_delay_a_stop() {
+        let (listener, address) = listener();
+        // The choice between them costs more than the next datagram.
+        let strangers = [(); MAX_CANDIDATES].map(|()| caller_with_handshake(&address));
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for stranger in &strangers[..2] {
+                scope.spawn(|| {
+                    while !has_ended.load(Relaxed) {
+                        let _ = stranger.send(b"no handshake");
+                    }
+                });
+            }
+            for timeout in [None, Some(Duration::from_millis(20))] {
+                with_request(OTHER_HOST, false, |request| {
+                    let stop = request.stop.child();
+                    let end = Instant::now() + Duration::from_millis(20);
+                    let _stop =
+                        (timeout.is_none()).then(|| engine::deadline_thread().set_at(end, &stop));
+                    let request = HandshakeRequest {
+                        timeout,
+                        stop: &stop,
+                        ..*request
+                    };
+                    let error = listener.accept(&request).unwrap_err();
+                    let expected = timeout.map_or(Error::INTR, |_| Error::TIMEDOUT);
+                    assert_eq!(error, expected);
+                });
+            }
+            has_ended.store(true, Relaxed);
+        });
     }
 
     #[test]
