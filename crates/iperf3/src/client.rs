@@ -14,7 +14,7 @@ use sys::call;
 use sys::resolve::resolve;
 use sys::{Address, option};
 
-use crate::control_channel::{ControlChannel, MESSAGE_TIMEOUT, TestEvents};
+use crate::control_channel::{ControlChannel, MAX_RESULTS_BYTES, MESSAGE_TIMEOUT, TestEvents};
 use crate::login::Padding;
 use crate::options::{ClientSettings, CommonSettings};
 use crate::plan::{self, LocalSettings};
@@ -439,7 +439,7 @@ impl<'a> Session<'a> {
         run.cpu = meter.percent();
         fault.map_or(Ok(()), Err)?;
         self.channel().send_results(run.to_results(None), events)?;
-        run.apply_peer_results(self.channel().receive_results(events)?)?;
+        run.apply_peer_results(self.channel().receive_results(MAX_RESULTS_BYTES, events)?)?;
         self.expect_state(ControlState::DisplayResults)?;
         self.has_sent_end = true;
         self.channel().send_state(ControlState::IperfDone)

@@ -17,7 +17,7 @@ use crate::wire::{ControlState, Results, ServerOutput, add_length_prefix};
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum length of results, which may contain a server's complete output.
-const MAX_RESULTS_BYTES: usize = 16 << 20;
+pub(crate) const MAX_RESULTS_BYTES: usize = 16 << 20;
 
 /// The timeout of the numbers that follow SERVER_ERROR.
 const SERVER_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -112,10 +112,14 @@ impl ControlChannel<'_> {
         Ok(text)
     }
 
-    /// Receives the other end's results.
-    pub(crate) fn receive_results(&self, events: &mut dyn TestEvents) -> Result<Results, Fault> {
+    /// Receives the other end's results of at most `max_bytes`.
+    pub(crate) fn receive_results(
+        &self,
+        max_bytes: usize,
+        events: &mut dyn TestEvents,
+    ) -> Result<Results, Fault> {
         let until = Instant::now() + MESSAGE_TIMEOUT;
-        let text = self.receive_json(MAX_RESULTS_BYTES, until, error::RECEIVE_RESULTS)?;
+        let text = self.receive_json(max_bytes, until, error::RECEIVE_RESULTS)?;
         events.debug("get_results", Some(&String::from_utf8_lossy(&text)));
         Results::decode(&text)
     }

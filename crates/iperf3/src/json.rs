@@ -79,6 +79,17 @@ impl Json {
         }
     }
 
+    /// Removes and returns the first member of an object with this key.
+    pub fn take(&mut self, key: &str) -> Option<Self> {
+        match self {
+            Self::Object(members) => {
+                let index = members.iter().position(|(name, _)| name == key)?;
+                Some(members.swap_remove(index).1)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the value of a number.
     pub fn number(&self) -> Option<f64> {
         match self {

@@ -193,10 +193,12 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Appends text to `kept`, unless the result would exceed 8 MiB.
+/// The maximum length of the output of one test that is kept.
+pub(crate) const MAX_KEPT_BYTES: usize = 8 << 20;
+
+/// Appends text to `kept`, unless the result would exceed [`MAX_KEPT_BYTES`].
 pub(crate) fn append_bounded(kept: &mut String, text: &str) {
-    const MAX_BYTES: usize = 8 << 20;
-    if kept.len() + text.len() <= MAX_BYTES {
+    if kept.len() + text.len() <= MAX_KEPT_BYTES {
         kept.push_str(text);
     }
 }

@@ -18,18 +18,28 @@ use crate::control_channel::{ControlChannel, MESSAGE_TIMEOUT, TestEvents};
 use crate::options::{ServerSettings, file_conflict};
 use crate::output::host_and_port;
 use crate::plan::{self, LocalSettings};
-use crate::print::{OutputTarget, Printer};
+use crate::print::{MAX_KEPT_BYTES, OutputTarget, Printer};
 use crate::result::TestRun;
 use crate::streams::{
     self, IntervalEnd, NextStep, Stream, TransferEnd, TransferHandler, TransferSettings,
 };
 use crate::wire::error::{self, Fault};
+use crate::wire::parameters::MAX_TIME_SECONDS;
 use crate::wire::{
     ControlState, Cookie, Direction, Parameters, Protocol, Results, reply_to, stream_number,
 };
 
 /// The maximum length of parameters, which is the limit of later versions.
 const MAX_PARAMETERS_BYTES: usize = 8192;
+
+/// The maximum length of a client's results, and of its part for one stream. Those of stock have a
+/// quarter of that.
+const RESULTS_BYTES: usize = 4096;
+const STREAM_RESULT_BYTES: usize = 1024;
+
+/// The memory that parsed JSON may use per byte of its text: a value of 32 bytes for two bytes, in a
+/// list that grows by doubling.
+const VALUE_BYTES_PER_BYTE: usize = 48;
 
 /// The maximum time by which a test may exceed its duration.
 const OVERTIME_LIMIT: Duration = Duration::from_secs(40);
@@ -242,6 +252,8 @@ impl Session<'_> {
     ) -> Result<(), Fault> {
         let common = &self.dialect.common;
         let sends_output = run.parameters.server_output;
+        let kept_bytes = if sends_output { MAX_KEPT_BYTES } else { 0 };
+        let _output_share = self.reserve_memory(kept_bytes)?;
         let mut printer = Printer::new(common, OutputTarget::ServerConsole(output), sends_output);
         let result = self.measure(run, &mut printer, running_test);
         let result = result.map_err(|fault| fault.or_terminated(error::SERVER_TERMINATED));
@@ -268,6 +280,7 @@ impl Session<'_> {
         printer.debug("get_parameters:", Some(&parameters.encode()));
         printer.connected(run);
         let streams = self.open_streams(&parameters, run.cookie)?;
+        let streams_count = streams.len() as u32;
         streams::log_socket_settings(&streams, printer);
         run.set_streams(&streams);
         for stream in &streams {
@@ -278,7 +291,10 @@ impl Session<'_> {
             ControlState::TestStart.byte(),
             ControlState::TestRunning.byte(),
         ])?;
-        let payload = crate::payload(&parameters, parameters.direction != Direction::Forward);
+        let sends = parameters.direction != Direction::Forward;
+        let payload_bytes = if sends { parameters.block_size() } else { 0 };
+        let _payload_share = self.reserve_memory(payload_bytes as usize)?;
+        let payload = crate::payload(&parameters, sends);
         let holder = BudgetHolder::for_address(self.control.peer());
         let memory =
             BufferMemory::from_budget(&self.dialect.memory, holder, streams::STREAM_MEMORY);
@@ -319,7 +335,7 @@ impl Session<'_> {
         let output = printer.finished(run);
         let results = match results {
             Some(results) => results,
-            None => self.channel().receive_results(printer)?,
+            None => self.receive_results(streams_count, printer)?,
         };
         let output = output.filter(|_| parameters.server_output);
         self.channel()
@@ -331,6 +347,24 @@ impl Session<'_> {
             .channel()
             .receive_byte(Instant::now() + MESSAGE_TIMEOUT);
         Ok(())
+    }
+
+    /// Receives the client's results, which have no output. Charges the memory for their values.
+    fn receive_results(&self, streams: u32, events: &mut dyn TestEvents) -> Result<Results, Fault> {
+        let max_bytes = RESULTS_BYTES + streams as usize * STREAM_RESULT_BYTES;
+        let _share = self.reserve_memory(max_bytes * VALUE_BYTES_PER_BYTE)?;
+        let results = self.channel().receive_results(max_bytes, events)?;
+        Ok(Results {
+            output: None,
+            ..results
+        })
+    }
+
+    /// Charges memory to the client's address.
+    fn reserve_memory(&self, bytes: usize) -> Result<BudgetShare, Fault> {
+        let holder = BudgetHolder::for_address(self.control.peer());
+        let share = self.dialect.memory.reserve(holder, bytes as u64);
+        share.map_err(|exceeded| Fault::with_reason(error::BUSY, exceeded.to_string()))
     }
 
     fn open_streams(&self, parameters: &Parameters, cookie: Cookie) -> Result<Vec<Stream>, Fault> {
@@ -549,7 +583,10 @@ impl ServerHandler<'_, '_> {
         }
         let channel = self.session.channel();
         channel.send_state(ControlState::ExchangeResults)?;
-        let results = channel.receive_results(self.printer)?;
+        let (receiving_count, sending_count) = parameters.stream_counts();
+        let results = self
+            .session
+            .receive_results(receiving_count + sending_count, self.printer)?;
         let sent = results.streams.iter().map(|stream| stream.bytes);
         let sent = sent.fold(0, u64::saturating_add);
         self.results = Some(results);
@@ -583,8 +620,10 @@ impl TransferHandler for ServerHandler<'_, '_> {
 
     fn on_tick(&mut self, elapsed_time: Duration, bytes: u64) -> NextStep {
         let Parameters { time, omit, .. } = self.run.parameters;
+        // Without a time, the client ends the test.
+        let time = if time == 0 { MAX_TIME_SECONDS } else { time };
         let length = Duration::from_secs(u64::from(time) + u64::from(omit));
-        if time > 0 && elapsed_time > length + OVERTIME_LIMIT {
+        if elapsed_time > length + OVERTIME_LIMIT {
             return self.end_with(Fault::from_code(error::TEST_DURATION_EXPIRED));
         }
         if let Some((limit, window)) = self.session.dialect.settings.rate_limit {

@@ -202,7 +202,11 @@ pub(crate) fn run_transfer(
             let thread = Builder::new()
                 .name("stream".to_owned())
                 .stack_size(STACK_BYTES);
-            let started = thread.spawn_scoped(scope, move || run_stream(stream, member, shared));
+            let run = move || {
+                let _ends_on_panic = EndOnPanic(shared);
+                run_stream(stream, member, shared)
+            };
+            let started = thread.spawn_scoped(scope, run);
             // Without this stream, the others never start. So end the transfer.
             started.inspect_err(|error| shared.fail("begin", error.raw_os_error().unwrap_or(0)))
         };
@@ -248,6 +252,17 @@ pub(crate) fn run_transfer(
             end,
         }
     })
+}
+
+/// Ends the transfer if the thread of a stream panics.
+struct EndOnPanic<'a>(&'a SharedState<'a>);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("run", 0);
+        }
+    }
 }
 
 /// Returns the limit of bytes that the sending streams share, if there is one.

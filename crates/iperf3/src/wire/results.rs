@@ -87,7 +87,8 @@ impl Results {
     ///
     /// [`StreamResult`]s that contradict each other or the test are not detected here.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let json = Json::parse(bytes).map_err(|_| invalid_results("not JSON"))?;
+        let mut json = Json::parse(bytes).map_err(|_| invalid_results("not JSON"))?;
+        let document = json.take("server_output_json");
         let cpu = ["cpu_util_total", "cpu_util_user", "cpu_util_system"];
         let [total, user, system] = cpu.map(|key| measure(&json, key, MAX_CPU_PERCENT));
         let Some(Json::List(streams)) = json.get("streams") else {
@@ -95,7 +96,6 @@ impl Results {
         };
         let text = json.get("server_output_text").and_then(Json::text);
         let text = text.map(|text| ServerOutput::Text(text.to_owned()));
-        let document = json.get("server_output_json").cloned();
         Ok(Self {
             cpu: [total?, user?, system?],
             sender_has_retransmits: count_or_unknown(&json, "sender_has_retransmits")?

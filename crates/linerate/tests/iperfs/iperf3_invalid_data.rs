@@ -166,26 +166,41 @@ fn client_prints_no_control_characters_of_server() {
 
 fn server_rejects_invalid_results() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
-    let mut client = iperf3_script::Client::connect(server.port);
-    client.send_cookie();
-    client.send_parameters(r#"{"tcp":true,"reverse":true,"len":1000,"time":1}"#);
-    let mut stream = client.open_tcp_stream();
-    client.await_running();
-    stream.read_exact(&mut [0; 1000]).unwrap();
-    client.control.send_state(ControlState::TestEnd);
-    // The server sends until it has read the state.
-    std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
-    client.control.await_state(ControlState::ExchangeResults);
-    let results = RESULTS.replace("\"bytes\":0", "\"bytes\":9e17");
-    client.control.send(&add_length_prefix(&results));
-    client.control.read_json();
-    client.control.await_state(ControlState::ServerError);
-    let line = "iperf3: error - unable to receive results: stream 1 has more data than was sent\n";
-    assert!(
-        testkit::wait_until(TIMEOUT, || server.stderr() == line),
-        "{}",
-        server.stderr()
-    );
+    let impossible = RESULTS.replace("\"bytes\":0", "\"bytes\":9e17");
+    let mut too_long = add_length_prefix(&impossible);
+    too_long[..4].copy_from_slice(&5121_u32.to_be_bytes());
+    let mut log = String::new();
+    for (results, is_answered, reason) in [
+        (
+            add_length_prefix(&impossible),
+            true,
+            "stream 1 has more data than was sent",
+        ),
+        // A client has no output to send.
+        (too_long, false, "5121 bytes exceed the limit of 5120"),
+    ] {
+        let mut client = iperf3_script::Client::connect(server.port);
+        client.send_cookie();
+        client.send_parameters(r#"{"tcp":true,"reverse":true,"len":1000,"time":1}"#);
+        let mut stream = client.open_tcp_stream();
+        client.await_running();
+        stream.read_exact(&mut [0; 1000]).unwrap();
+        client.control.send_state(ControlState::TestEnd);
+        // The server sends until it has read the state.
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+        client.control.await_state(ControlState::ExchangeResults);
+        client.control.send(&results);
+        if is_answered {
+            client.control.read_json();
+        }
+        client.control.await_state(ControlState::ServerError);
+        log.extend(["iperf3: error - unable to receive results: ", reason, "\n"]);
+        assert!(
+            testkit::wait_until(TIMEOUT, || server.stderr() == log),
+            "{}",
+            server.stderr()
+        );
+    }
     server.terminate();
 }
 
