@@ -197,7 +197,7 @@ impl<'a> Printer<'a> {
 pub(crate) const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Appends text to `kept`, unless the result would exceed [`MAX_KEPT_BYTES`].
-pub(crate) fn append_bounded(kept: &mut String, text: &str) {
+fn append_bounded(kept: &mut String, text: &str) {
     if kept.len() + text.len() <= MAX_KEPT_BYTES {
         kept.push_str(text);
     }

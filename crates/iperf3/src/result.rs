@@ -318,6 +318,10 @@ impl TestRun {
     /// duplicate datagrams, but it cannot raise their highest number.
     fn contradiction(&self, stream: &StreamRun, reported: &StreamResult) -> Option<&'static str> {
         const MORE_DATA: &str = "more data than was sent";
+        /// The ends measure by their own clocks, from their own starts.
+        const MAX_TIME_DIFFERENCE: Duration = Duration::from_secs(60);
+        /// More bits per second than any network has.
+        const MAX_RATE: f64 = 1e14;
         /// More copies of a datagram than any network makes.
         const MAX_COPIES: u64 = 16;
         let (before, last) = stream.measured_samples(self.omit_end_index);
@@ -347,7 +351,26 @@ impl TestRun {
                 self.parameters.omit == 0 && received > reported.bytes.saturating_add(block)
             }
         };
-        has_too_much_data.then_some(MORE_DATA)
+        if has_too_much_data {
+            return Some(MORE_DATA);
+        }
+        if let Some(seconds) = reported.end_time {
+            let own = stream.outcome.local.elapsed.unwrap_or_default();
+            if seconds > (2 * own + MAX_TIME_DIFFERENCE).as_secs_f64() {
+                return Some("a time longer than the test");
+            }
+            if reported.bytes as f64 * 8.0 > MAX_RATE * seconds && seconds > 0.0 {
+                return Some("a rate that no network has");
+            }
+        }
+        if self.is_udp() && !stream.sends && self.parameters.omit == 0 {
+            // A failed send has a number, but no bytes.
+            let possible_packets = 2 * self.packets(Bytes(reported.bytes)) + 1000;
+            if reported.packets > possible_packets {
+                return Some("more datagrams than its bytes");
+            }
+        }
+        None
     }
 
     fn peer_side(&self, stream: &StreamRun, reported: &StreamResult, results: &Results) -> Side {

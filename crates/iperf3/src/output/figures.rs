@@ -161,7 +161,7 @@ pub(super) fn sender_figures(run: &TestRun, stream: &StreamRun) -> Figures {
 }
 
 /// Returns the receiver's figures of a stream.
-pub(super) fn receiver_figures(stream: &StreamRun) -> Figures {
+pub(super) fn receiver_figures(run: &TestRun, stream: &StreamRun) -> Figures {
     let (local_side, remote_side) = (&stream.outcome.local, stream.outcome.remote.as_ref());
     let side = if stream.sends {
         remote_side
@@ -177,7 +177,7 @@ pub(super) fn receiver_figures(stream: &StreamRun) -> Figures {
     let packets = if stream.sends {
         counts.highest_number_counts.highest
     } else {
-        measured_highest(stream)
+        measured_highest(run, stream)
     };
     Figures {
         end: seconds.as_secs_f64(),
@@ -209,7 +209,7 @@ impl DiskFile {
             name: path.display().to_string(),
             bytes: *bytes,
             sent: sender_figures(run, stream).bytes,
-            received: receiver_figures(stream).bytes,
+            received: receiver_figures(run, stream).bytes,
         })
     }
 
@@ -220,17 +220,13 @@ impl DiskFile {
 }
 
 /// Returns the number of datagrams up to the highest received one, without the omitted time.
-fn measured_highest(stream: &StreamRun) -> u64 {
-    let highest = |sample: Option<&Sample>| {
-        sample
-            .and_then(|sample| sample.datagrams)
-            .map_or(0, |counts| counts.highest_number_counts.highest)
-    };
-    let samples = stream.samples();
-    let first_measured = samples
-        .iter()
-        .find(|sample| sample.at >= stream.outcome.plan.phases.warm_up);
-    highest(samples.last()).saturating_sub(highest(first_measured))
+fn measured_highest(run: &TestRun, stream: &StreamRun) -> u64 {
+    let (before, last) = stream.measured_samples(run.omit_end_index);
+    let [before, last] = [before, last].map(|sample| {
+        let counts = sample.datagrams.unwrap_or_default();
+        counts.highest_number_counts.highest
+    });
+    last.saturating_sub(before)
 }
 
 fn milliseconds(time: Duration) -> f64 {

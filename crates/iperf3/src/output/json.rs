@@ -325,7 +325,7 @@ fn sums(run: &TestRun, streams: &[&StreamRun], suffix: &str, sends: bool) -> Obj
             if is_sender {
                 figures::sender_figures(run, stream)
             } else {
-                figures::receiver_figures(stream)
+                figures::receiver_figures(run, stream)
             }
         };
         Figures::sum(&streams.iter().map(figures).collect::<Vec<_>>())
@@ -379,7 +379,7 @@ fn combine_ends(sent: &Figures, received: &Figures) -> Figures {
 fn stream_end(run: &TestRun, stream: &StreamRun) -> Json {
     let (sent, received) = (
         figures::sender_figures(run, stream),
-        figures::receiver_figures(stream),
+        figures::receiver_figures(run, stream),
     );
     let socket = |figures: &Figures| {
         let mut json = object! { "socket": stream.label };

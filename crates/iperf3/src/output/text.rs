@@ -346,7 +346,7 @@ fn end_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
     if is_sender {
         figures::sender_figures(run, stream)
     } else {
-        figures::receiver_figures(stream)
+        figures::receiver_figures(run, stream)
     }
 }
 

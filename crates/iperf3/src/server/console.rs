@@ -11,9 +11,9 @@ use server::{ErrorLog, SharedLogLimit};
 
 use crate::options::CommonSettings;
 use crate::output::text;
-use crate::print::{PrintText, append_bounded, prefix_lines};
+use crate::print::{PrintText, prefix_lines};
 
-/// The maximum number of bytes that wait for the end of the live test.
+/// The maximum number of bytes that wait for the end of the live test, of all tests.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// The output of a server.
@@ -39,6 +39,8 @@ struct ConsoleState {
     has_live_test: bool,
     /// The output of tests that ended before the live test.
     finished_texts: Vec<String>,
+    /// The bytes that wait, of these tests and of those that are running.
+    waiting_bytes: usize,
     /// The number in the last "Server listening" banner.
     last_test_number: u64,
 }
@@ -57,6 +59,7 @@ impl ServerConsole {
                 out,
                 has_live_test: false,
                 finished_texts: Vec::new(),
+                waiting_bytes: 0,
                 last_test_number: 0,
             }),
             port: common.port.into(),
@@ -97,6 +100,17 @@ impl ServerConsole {
         if !self.prints_json {
             let banner = text::banner(self.port, state.last_test_number);
             state.print(&self.prefix_lines(&banner));
+        }
+    }
+
+    /// Prints the output that waits, each part after a banner. The first one may follow its own.
+    fn print_waiting(&self, state: &mut ConsoleState, mut has_banner: bool) {
+        for text in std::mem::take(&mut state.finished_texts) {
+            if !std::mem::take(&mut has_banner) {
+                self.print_banner(state);
+            }
+            state.print(&text);
+            state.waiting_bytes -= text.len();
         }
     }
 
@@ -154,10 +168,20 @@ impl PrintText for TestOutput<'_> {
     fn print(&mut self, text: &str) {
         if self.console.errors.is_some() {
             // Only errors are printed.
-        } else if self.is_live {
-            self.console.state().print(text);
-        } else {
-            append_bounded(&mut self.buffered, text);
+            return;
+        }
+        let mut state = self.console.state();
+        if self.is_live {
+            state.print(text);
+            return;
+        }
+        self.buffered.push_str(text);
+        state.waiting_bytes += text.len();
+        if state.waiting_bytes > MAX_WAITING_BYTES {
+            state
+                .finished_texts
+                .push(std::mem::take(&mut self.buffered));
+            self.console.print_waiting(&mut state, false);
         }
     }
 }
@@ -166,26 +190,13 @@ impl TestOutput<'_> {
     /// Ends the test's output. With `waits_for_test`, prints the banner of the next test.
     pub(crate) fn end(self, waits_for_test: bool) {
         let mut state = self.console.state();
-        let mut is_first = true;
         if !self.is_live && state.has_live_test {
             state.finished_texts.push(self.buffered);
-            if state.finished_texts.iter().map(String::len).sum::<usize>() <= MAX_WAITING_BYTES {
-                return;
-            }
-            is_first = false;
-        } else {
-            state.finished_texts.insert(0, self.buffered);
-            state.has_live_test = false;
-        }
-        for text in std::mem::take(&mut state.finished_texts) {
-            if !std::mem::replace(&mut is_first, false) {
-                self.console.print_banner(&mut state);
-            }
-            state.print(&text);
-        }
-        if state.has_live_test {
             return;
         }
+        state.finished_texts.insert(0, self.buffered);
+        state.has_live_test = false;
+        self.console.print_waiting(&mut state, true);
         if waits_for_test {
             self.console.print_banner(&mut state);
         }
@@ -236,7 +247,17 @@ mod tests {
         let printed = output.take();
         assert!(printed.contains("short\n") && printed.ends_with(&long));
         end_test("late\n");
+        // A test that is still running also waits.
+        let mut running = console.begin_test();
+        for _ in 0..=MAX_WAITING_BYTES / 1000 {
+            running.print(&"y".repeat(1000));
+        }
+        let printed = output.take();
+        assert!(printed.contains("late\n") && printed.ends_with('y'));
+        running.print("rest\n");
+        running.end(true);
         live.end(false);
-        assert!(output.take().ends_with("late\n"));
+        assert!(output.take().ends_with("rest\n"));
+        assert_eq!(console.state().waiting_bytes, 0);
     }
 }

@@ -32,6 +32,9 @@ use crate::wire::{
 /// The maximum length of parameters, which is the limit of later versions.
 const MAX_PARAMETERS_BYTES: usize = 8192;
 
+/// The memory of a stream's histogram and of the used part of its stack, in bytes.
+const STREAM_BYTES: u64 = 32 << 10;
+
 /// The maximum length of a client's results, and of its part for one stream. Those of stock have a
 /// quarter of that.
 const RESULTS_BYTES: usize = 4096;
@@ -195,7 +198,7 @@ impl Session<'_> {
                 threads: streams,
                 streams,
                 descriptors: streams,
-                memory_bytes: 0,
+                memory_bytes: streams * STREAM_BYTES,
             },
             ..ClientTest::default()
         };

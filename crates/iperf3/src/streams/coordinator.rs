@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{FlowGroup, acknowledged_bytes, path_sample};
+use engine::{BudgetShare, FlowGroup, acknowledged_bytes, path_sample};
 use model::{Counts, Sample, Series};
 use stats::Histogram;
 use sys::option;
@@ -27,6 +27,9 @@ const EXPLANATION_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum number of samples of all streams; beyond it, every second sample is dropped.
 const MAX_SAMPLES: usize = 500_000;
 
+/// The unit in which a server charges the memory of samples, in bytes.
+const SAMPLE_MEMORY_UNIT: u64 = 64 << 10;
+
 /// The maximum wait for data in flight after its sender has ended.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,8 @@ pub(super) struct Coordinator<'a> {
     /// The counts of each stream in the omitted time.
     pub(super) omitted: Vec<Counts>,
     pub(super) omit_end_index: Option<usize>,
+    /// The memory of a server's samples.
+    sample_share: Option<BudgetShare>,
     /// The end of the last interval.
     last_interval_end: Duration,
     /// When round-trip times were last sampled.
@@ -70,6 +75,7 @@ impl<'a> Coordinator<'a> {
             round_trips: streams.iter().map(|_| Histogram::default()).collect(),
             omitted: streams.iter().map(|_| Counts::default()).collect(),
             omit_end_index: shared.transfer.omit.is_zero().then_some(0),
+            sample_share: None,
             last_interval_end: Duration::ZERO,
             last_round_trip_sample: Duration::ZERO,
         }
@@ -93,19 +99,26 @@ impl<'a> Coordinator<'a> {
         let has_receiver = self.streams.iter().any(|stream| !stream.sends);
         let polls_limit = bytes.is_some() && has_receiver && !is_server;
         let mut final_bytes = None;
-        let mut give_up_at = None;
+        let (mut give_up_at, mut last_moved) = (None, (0, Duration::ZERO));
         let mut due = self.next_due(interval);
         loop {
             let now = self.started.elapsed();
             let moved_bytes = self.moved_bytes();
+            if final_bytes.is_some() && moved_bytes > last_moved.0 {
+                last_moved = (moved_bytes, now);
+            }
             if self.has_received_limit()
                 || final_bytes.is_some_and(|bytes| moved_bytes >= bytes)
                 || end.is_some_and(|end| now >= end)
-                || give_up_at.is_some_and(|when| now >= when)
             {
                 return TransferEnd::Regular;
             }
-            if due.is_some_and(|due| now >= due) {
+            if give_up_at.is_some_and(|when| now >= when) {
+                // The wait for lost datagrams is not part of the test.
+                self.data_end = Some(last_moved.1);
+                return TransferEnd::Regular;
+            }
+            if final_bytes.is_none() && due.is_some_and(|due| now >= due) {
                 self.end_interval(now, handler);
                 due = self.next_due(interval);
             }
@@ -127,14 +140,18 @@ impl<'a> Coordinator<'a> {
                 .coordinator_wake
                 .wait_readable(control.as_fd(), self.started + wake)
             {
-                Ok(true) => match handler.on_control() {
-                    NextStep::Continue => {}
-                    NextStep::End => return TransferEnd::Regular,
-                    NextStep::EndAfter(bytes) => {
-                        final_bytes = Some(bytes);
-                        give_up_at = Some(self.started.elapsed() + ARRIVAL_TIMEOUT);
+                Ok(true) => {
+                    let moved = (self.moved_bytes(), self.started.elapsed());
+                    match handler.on_control() {
+                        NextStep::Continue => {}
+                        NextStep::End => return TransferEnd::Regular,
+                        NextStep::EndAfter(bytes) => {
+                            final_bytes = Some(bytes);
+                            last_moved = moved;
+                            give_up_at = Some(self.started.elapsed() + ARRIVAL_TIMEOUT);
+                        }
                     }
-                },
+                }
                 Ok(false) => self.sample_round_trips(now),
                 Err(_) if cancel.is_set() => return TransferEnd::Cancelled,
                 Err(_) => return self.resolve_stream_end(control, handler),
@@ -185,6 +202,9 @@ impl<'a> Coordinator<'a> {
     ///
     /// The streams stop by their own clock at the end of the time, even if this thread is late.
     pub(super) fn data_end_time(&self) -> Duration {
+        if let Some(data_end) = self.data_end {
+            return data_end;
+        }
         let now = self.started.elapsed();
         let TransferSettings { omit, time, .. } = self.shared.transfer;
         let sampled = self.series.first().and_then(|series| series.samples.last());
@@ -292,10 +312,8 @@ impl<'a> Coordinator<'a> {
     /// Keeps the omitted time's samples and the last one.
     fn halve_samples(&mut self) {
         let max_samples = (MAX_SAMPLES / self.series.len().max(1)).max(1000);
-        let Some(omit_end) = self
-            .omit_end_index
-            .filter(|_| self.sample_count() > max_samples)
-        else {
+        let are_too_many = self.sample_count() > max_samples || !self.charge_samples();
+        let Some(omit_end) = self.omit_end_index.filter(|_| are_too_many) else {
             return;
         };
         for series in &mut self.series {
@@ -308,6 +326,24 @@ impl<'a> Coordinator<'a> {
                 .samples
                 .retain(|_| indexes.next().is_some_and(is_kept));
         }
+    }
+
+    /// Charges the memory of a server's samples to the client. Returns whether there is enough.
+    fn charge_samples(&mut self) -> bool {
+        let transfer = &self.shared.transfer;
+        // A list grows by doubling.
+        let samples = 2 * self.series.len() * self.sample_count();
+        let bytes = (samples * size_of::<Sample>()) as u64;
+        let charged = self.sample_share.as_ref().map_or(0, BudgetShare::amount);
+        if !transfer.is_server || bytes <= charged {
+            return true;
+        }
+        let missing = (bytes - charged).next_multiple_of(SAMPLE_MEMORY_UNIT);
+        if let Some(share) = &mut self.sample_share {
+            return share.grow(missing).is_ok();
+        }
+        self.sample_share = transfer.memory.reserve(missing).ok();
+        self.sample_share.is_some()
     }
 
     fn record_samples(&mut self, at: Duration) {

@@ -214,6 +214,7 @@ pub(crate) fn run_transfer(
         let mut coordinator = Coordinator::new(streams, &shared, &group);
         let end = coordinator.run_until_end(control, handler);
         shared.data_stop.set(StopReason::Deadline);
+        let given_up_at = coordinator.data_end;
         coordinator.data_end = Some(coordinator.data_end_time());
         if !handler.on_end(&end) {
             shared.drain_stop.set(StopReason::Deadline);
@@ -237,6 +238,7 @@ pub(crate) fn run_transfer(
             with_round_trips.map(|((side, series), (round_trips, omitted))| StreamData {
                 side: Side {
                     counts: side.counts.since(&omitted),
+                    elapsed: given_up_at.or(side.elapsed).min(side.elapsed),
                     // The thread's CPU time cannot be split at the end of the omitted time.
                     thread_cpu: side.thread_cpu.filter(|_| transfer.omit.is_zero()),
                     cpu: cpu.clone(),

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iperf3::wire::{ControlState, add_length_prefix};
 use serde_json::{Deserializer, Value};
@@ -20,6 +20,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_error_without_number,
         client_prints_no_control_characters_of_server,
         server_rejects_invalid_results,
+        server_ends_with_the_last_datagram,
         server_logs_streams_of_other_addresses,
         server_prints_one_document_per_failure,
         server_accepts_next_test_without_pause,
@@ -83,6 +84,16 @@ fn client_rejects_invalid_results() {
             "\"end_time\":1",
             "\"end_time\":-1",
             "unable to receive results: end_time is impossible: -1",
+        ),
+        (
+            "\"end_time\":1",
+            "\"end_time\":1e6",
+            "unable to receive results: stream 1 has a time longer than the test",
+        ),
+        (
+            "\"bytes\":0,\"retransmits\":0,\"jitter\":0,\"errors\":0,\"packets\":0,\"start_time\":0,\"end_time\":1",
+            "\"bytes\":9000,\"retransmits\":0,\"jitter\":0,\"errors\":0,\"packets\":0,\"start_time\":0,\"end_time\":1e-12",
+            "unable to receive results: stream 1 has a rate that no network has",
         ),
         (
             "\"bytes\":0",
@@ -201,6 +212,33 @@ fn server_rejects_invalid_results() {
             server.stderr()
         );
     }
+    server.terminate();
+}
+
+/// The server waits for the last datagrams, which may be lost. The wait is not part of the test.
+fn server_ends_with_the_last_datagram() {
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    let mut client = iperf3_script::Client::connect(server.port);
+    client.send_cookie();
+    client.send_parameters(r#"{"udp":true,"len":1000,"num":10000}"#);
+    let begun = Instant::now();
+    let stream = client.open_udp_stream();
+    client.await_running();
+    for number in 1..=9_u32 {
+        let mut datagram = [0; 1000];
+        datagram[8..12].copy_from_slice(&number.to_be_bytes());
+        stream.send(&datagram).unwrap();
+    }
+    client.control.send_state(ControlState::TestEnd);
+    client.control.await_state(ControlState::ExchangeResults);
+    let ended = begun.elapsed();
+    let results = RESULTS.replace("\"bytes\":0", "\"bytes\":10000");
+    let results = results.replace("\"packets\":0", "\"packets\":10");
+    client.control.send(&add_length_prefix(&results));
+    let results: Value = serde_json::from_str(&client.control.read_json()).unwrap();
+    let end_time = results["streams"][0]["end_time"].as_f64().unwrap();
+    // It reads the last datagrams a little later. The wait lasts 1 s.
+    assert!(end_time < ended.as_secs_f64() + 0.9, "{end_time} {ended:?}");
     server.terminate();
 }
 
