@@ -114,7 +114,7 @@ impl Assembly {
             .collect()
     }
 
-    /// Stores a part if its offset and length are valid. Returns whether they are.
+    /// Stores a part if its offset and length are valid. Returns whether it was missing.
     fn store(&mut self, header: &PartHeader, bytes: &[u8]) -> bool {
         if self.arrived.is_empty() {
             self.bytes = vec![0; header.total as usize];
@@ -125,14 +125,14 @@ impl Assembly {
             && offset.is_multiple_of(PART_BYTES)
             && offset / PART_BYTES < self.arrived.len()
             && bytes.len() == PART_BYTES.min(self.bytes.len() - offset);
-        if is_valid {
-            self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
-            self.arrived[offset / PART_BYTES] = true;
-            while self.arrived.get(self.first_missing) == Some(&true) {
-                self.first_missing += 1;
-            }
+        if !is_valid || std::mem::replace(&mut self.arrived[offset / PART_BYTES], true) {
+            return false;
         }
-        is_valid
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        while self.arrived.get(self.first_missing) == Some(&true) {
+            self.first_missing += 1;
+        }
+        true
     }
 }
 
@@ -200,9 +200,6 @@ impl Channel {
                 // The next request has the nonce.
                 _ if self.is_linerate() && !is_proof => {}
                 Admission::Granted => return Ok(()),
-                // A reply was lost. If it was OK, the responder already serves this requester, and
-                // a stock responder refuses even that requester.
-                Admission::InUse if self.timeouts > timeouts => self.end(&Stop::new())?,
                 Admission::InUse if Instant::now() >= deadline => {
                     let reason = format!(
                         "{}: the responder refuses a test: another one is running, or it lacks resources",
@@ -210,6 +207,9 @@ impl Channel {
                     );
                     return Err(io::Error::new(ErrorKind::ResourceBusy, reason));
                 }
+                // A reply was lost. If it was OK, the responder already serves this requester, and
+                // a stock responder refuses even that requester.
+                Admission::InUse if self.timeouts > timeouts => self.end(stop)?,
                 Admission::InUse => self.pause(IN_USE_RETRY_INTERVAL, stop)?,
             }
         }
