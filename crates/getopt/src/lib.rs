@@ -30,6 +30,8 @@ pub struct OptionRow<L> {
     pub paragraph: &'static str,
     /// The environment variable that also sets the option; empty if there is none.
     pub variable: &'static str,
+    /// Whether the value is a secret, which no message contains.
+    pub is_secret: bool,
     /// Stores the value in the settings.
     pub apply: ApplyOption<L>,
 }
@@ -199,6 +201,7 @@ const fn row<L>(
             ""
         },
         variable: "",
+        is_secret: false,
         apply,
     }
 }
@@ -210,6 +213,13 @@ impl<L> OptionRow<L> {
         if let OptionName::Letter(letter) = self.name {
             self.name = OptionName::Both(letter, long);
         }
+        self
+    }
+
+    /// Marks the value as a secret.
+    #[must_use]
+    pub const fn with_secret_value(mut self) -> Self {
+        self.is_secret = true;
         self
     }
 
@@ -421,7 +431,8 @@ fn next_word_if<'w>(remaining: &mut &'w [String], accepts: impl Fn(&str) -> bool
     }
 }
 
-/// Stores a value. A refusal names its `origin`: the option or the environment variable.
+/// Stores a value. A refusal names its `origin`, which is the option or the environment variable, and
+/// the value unless it is a secret.
 fn apply<L>(
     program: &str,
     scope: &str,
@@ -431,6 +442,7 @@ fn apply<L>(
 ) -> Result<(), EarlyExit> {
     (flag.apply)(settings, value).map_err(|early_exit| match early_exit {
         EarlyExit::Refused(reason) => {
+            let value = if flag.is_secret { "" } else { value };
             let separator = if value.is_empty() { "" } else { " " };
             EarlyExit::Refused(format!(
                 "{program}: {scope}{origin}{separator}{value}: {reason}\n"

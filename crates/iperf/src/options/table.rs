@@ -135,7 +135,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter('p', Value("port"), &[], "The port of the server, or a range FIRST-LAST: a server listens on each port, and a client runs one flow to each. Default 5001.",
         set_ports).with_long("port").with_variable("IPERF_PORT"),
     stock_long("permit-key", OptionalAttached("key"), &[],
-        "The key of a TCP test. A server refuses tests with another key or without one. Without a value, a server generates a key. The key is sent in clear text.", set_permit_key),
+        "The key of a TCP test. A server refuses tests with another key or without one. Without a value, a server generates a key. The key is sent in clear text.", set_permit_key).with_secret_value(),
     stock_long("sum-only", Nothing, &[], "Report the sum of several flows only, not each flow.",
         |t: &mut GivenOptions, _| { t.sum_only = true; Ok(()) }),
     stock_letter('u', Nothing, &[], "Use UDP.", |t: &mut GivenOptions, _| { t.udp = true; Ok(()) }).with_long("udp").with_variable("IPERF_UDP"),

@@ -102,7 +102,8 @@ impl AuthSecrets {
     }
 }
 
-/// Parses a file with one option per line, without the leading dashes; `#` begins a comment. An
+/// Parses a file with one option per line, without the leading dashes. A line that begins with `#` is
+/// a comment; a secret may contain that character. An
 /// error names the line and shows none of its text except a valid name, because the line may
 /// contain a secret.
 fn parse_file<T: clap::Args>(path: &Path, text: &str) -> Result<T, String> {
@@ -118,8 +119,8 @@ fn parse_file<T: clap::Args>(path: &Path, text: &str) -> Result<T, String> {
         .collect();
     let mut options: Vec<String> = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let fail = |reason: String| {

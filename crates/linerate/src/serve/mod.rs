@@ -185,6 +185,10 @@ fn dialect_job(
         DialectName::Netperf => {
             let limits = netperf::options::ServerLimits::default();
             let passphrase = auth.netperf_passphrase.clone();
+            let max_bytes = netperf::options::MAX_PASSPHRASE_BYTES;
+            if (passphrase.as_ref()).is_some_and(|passphrase| passphrase.len() > max_bytes) {
+                return Err(format!("a passphrase has at most {max_bytes} bytes"));
+            }
             let server = netperf::server::server_for_service(service, limits, passphrase);
             Ok(server_job(
                 server.map_err(|error| sys::describe(&error))?,

@@ -164,7 +164,7 @@ pub(super) static SECTION: Section<GlobalOptions> = Section {
         |g, v| set_both([&mut g.local.socket.type_of_service, &mut g.remote.socket.type_of_service], v, type_of_service)),
     stock_letter('Z', Value("text"), &["-Z passphrase     Set and pass to netserver a passphrase"],
         "The passphrase that the server expects. @FILE reads it from the first line of a file, so that ps(1) does not show it. It is sent in clear text.",
-        |g, v| { g.settings.control.passphrase = Some(passphrase(v)?); Ok(()) }),
+        |g: &mut GlobalOptions, v| { g.settings.control.passphrase = Some(passphrase(v)?); Ok(()) }).with_secret_value(),
     stock_letter('4', Nothing, &[], "IPv4 only.", |g, _| { set_families(g, Family::V4); Ok(()) }),
     stock_letter('6', Nothing, &[], "IPv6 only.", |g, _| { set_families(g, Family::V6); Ok(()) }),
     stock_letter('b', Value("local[,remote]"), &[],

@@ -39,6 +39,7 @@ pub use getopt::Exit;
 pub use server::{ServerLimits, ServerSettings};
 pub use settings::*;
 pub use super_netperf::{parse_super_netperf, parse_super_netperf_on_ports};
+pub use value::MAX_PASSPHRASE_BYTES;
 
 /// Parses the client's command line. `program` is argv\[0\], `args` the words after it.
 pub fn parse_netperf(

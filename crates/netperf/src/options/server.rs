@@ -124,7 +124,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "Print the version and exit.", |_, _| Err(EarlyExit::Version)),
     stock_letter('Z', Value("text"), &["-Z passphrase     Expect passphrase as the first thing received"],
         "Serve only clients that send this passphrase first. @FILE reads it from the first line of a file, so that ps(1) does not show it. It is sent in clear text. After a wrong passphrase, further attempts from the same address are delayed by up to 8 seconds.",
-        |s, v| { s.passphrase = Some(passphrase(v)?); Ok(()) }),
+        |s: &mut ServerSettings, v| { s.passphrase = Some(passphrase(v)?); Ok(()) }).with_secret_value(),
     stock_letter('n', Value("cpus"), &[], "Number of CPUs. Accepted up to 256 and ignored: Linux reports the number.", check_cpu_count),
     linerate_long("allow-fill-dir", Value("DIR"), "Let clients fill buffers from files below DIR (repeatable)", "",
         "Let clients request fill files from this directory and its subdirectories. May be given several times; without it, no file is read. The server opens the directory when it starts. It reads only regular files, by paths without links (openat2(2), Linux 5.6).",

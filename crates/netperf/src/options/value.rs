@@ -104,10 +104,11 @@ pub(super) fn port(text: &str) -> Result<String, EarlyExit> {
     Ok(text.to_owned())
 }
 
+/// The maximum length of a passphrase: the capacity of the protocol's message without the final NUL.
+pub const MAX_PASSPHRASE_BYTES: usize = 647;
+
 /// Parses a passphrase; `@FILE` reads it from the first line of a file.
 pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
-    /// The capacity of the protocol's message without the final NUL.
-    const MAX_BYTES: usize = 647;
     let passphrase = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some(file) => match first_line(file) {
@@ -115,8 +116,10 @@ pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
             Err(error) => return refuse(sys::describe(&error)),
         },
     };
-    if passphrase.len() > MAX_BYTES {
-        return refuse(format!("a passphrase has at most {MAX_BYTES} bytes"));
+    if passphrase.len() > MAX_PASSPHRASE_BYTES {
+        return refuse(format!(
+            "a passphrase has at most {MAX_PASSPHRASE_BYTES} bytes"
+        ));
     }
     Ok(passphrase)
 }
