@@ -168,7 +168,13 @@ impl ClientRun<'_> {
             self.report_connecting(Some(&data));
             let started = Instant::now();
             let (connect_stop, _deadline) = self.stop.child_until(started + CONNECT_TIMEOUT);
-            let destination = self.destination(flow).ok()?;
+            let destination = match self.destination(flow) {
+                Ok(destination) => destination,
+                Err(reason) => {
+                    self.fail(reason);
+                    return None;
+                }
+            };
             let Err(error) = engine::connect(&data.socket, &destination, &connect_stop) else {
                 return Some((data, started.elapsed()));
             };

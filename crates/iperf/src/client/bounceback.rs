@@ -109,14 +109,19 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         Ok(measured) => measured,
         Err(error) => return run.fail(sys::describe(&error)),
     };
-    let report = |start, end, bytes: u64, latency: &Histogram, is_final: bool| {
+    let mut last_retransmits = 0;
+    let mut report = |start, end, bytes: u64, latency: &Histogram, is_final: bool| {
+        let path = engine::path_sample(measured.socket.as_fd());
+        let total = path.and_then(|path| path.retransmits).unwrap_or(0);
+        let before = std::mem::replace(&mut last_retransmits, total);
         let figures = FlowFigures {
             start,
             end,
             sends: true,
             bytes,
             latency: Some(latency.clone()),
-            path: engine::path_sample(measured.socket.as_fd()),
+            path,
+            retransmits: if is_final { total } else { total - before },
             endpoints: measured.endpoints.clone(),
             ..FlowFigures::default()
         };

@@ -63,11 +63,15 @@ impl ClientRun<'_> {
     fn receive_reverse_flow(&self, socket: sys::Socket, number: u32, reports: &Arc<ReportGroup>) {
         let accepted = Instant::now();
         let options = &self.settings.socket;
-        let Ok(data) = DataSocket::from_accepted(socket, Transport::Tcp, options) else {
-            return;
+        let data = match DataSocket::from_accepted(socket, Transport::Tcp, options) {
+            Ok(data) => data,
+            Err(error) => return self.fail(error.to_string()),
         };
-        let Ok(peer) = Address::peer(&data.socket) else {
-            return;
+        let peer = match Address::peer(&data.socket) {
+            Ok(peer) => peer,
+            Err(error) => {
+                return self.fail(format!("reverse connect failed: {}", sys::describe(&error)));
+            }
         };
         let last_group = self.client.plan.groups.last();
         let Some(flow) = last_group.and_then(Group::flow) else {

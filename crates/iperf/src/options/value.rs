@@ -186,25 +186,29 @@ pub(super) fn count(text: &str) -> Result<u32, EarlyExit> {
     number.map_or_else(|| refuse("not a whole number"), Ok)
 }
 
+/// Returns a duration that can be added to any time; 0 for a negative number.
+fn duration(seconds: f64) -> Option<Duration> {
+    let duration = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
+    (duration <= Duration::from_secs(u32::MAX.into())).then_some(duration)
+}
+
 /// Parses seconds with a fraction, without a unit. A negative number yields 0.
 pub(super) fn seconds(text: &str) -> Option<Duration> {
     match split_real(text)? {
-        (seconds, "") => Duration::try_from_secs_f64(seconds.max(0.0)).ok(),
+        (seconds, "") => duration(seconds),
         _ => None,
     }
 }
 
 /// Parses seconds with a fraction and an optional unit. A negative number yields 0.
 pub(super) fn time(text: &str) -> Result<Duration, EarlyExit> {
-    let seconds = parse_real(text, "s").map(|seconds| seconds.max(0.0));
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = parse_real(text, "s").and_then(duration);
     time.map_or_else(|| refuse("not a number of seconds"), Ok)
 }
 
 /// Parses milliseconds with a fraction and an optional unit. A negative number yields 0.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, EarlyExit> {
-    let seconds = parse_real(text, "ms").map(|number| number.max(0.0) / 1000.0);
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = parse_real(text, "ms").and_then(|number| duration(number / 1000.0));
     time.map_or_else(|| refuse("not a number of milliseconds"), Ok)
 }
 
@@ -391,6 +395,8 @@ mod tests {
             ("5x", None, Some(5000), Some(5)),
             ("5ms", None, None, Some(5)),
             ("10m", None, None, None),
+            ("4294967296", None, None, Some(4_294_967_296)),
+            ("1e19", None, None, None),
             ("nan", None, None, None),
             ("inf", None, None, None),
             ("", None, None, None),

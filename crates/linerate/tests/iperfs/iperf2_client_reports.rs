@@ -19,6 +19,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
         client_reports_server_that_disconnects,
         client_reports_silent_server,
+        client_reports_reset_of_reverse_connection,
         udp_client_reports_silent_server,
         udp_client_ends_without_final_datagram,
     ];
@@ -94,6 +95,35 @@ fn client_reports_silent_server() {
             assert_reports_error(&client, &format!("{options}, {read_bytes}"));
         }
     }));
+}
+
+/// A connection of the server that is reset at once is not a flow.
+fn client_reports_reset_of_reverse_connection() {
+    for options in ["-d", "-r"] {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = server.local_addr().expect("the socket is bound").port();
+        let back = free_port();
+        let line = format!("-c 127.0.0.1 -p {port} -L {back} -t 0.5 {options}");
+        let client = TestProcess::start(&mut our_iperf2(&line));
+        let (mut forward, _) = server.accept().expect("the client connects");
+        let connect_back = thread::spawn(move || {
+            let connected = || std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, back)).ok();
+            let mut reverse = None;
+            wait_until(SHORT_TIMEOUT, || {
+                reverse = connected();
+                reverse.is_some()
+            });
+            let reverse = socket2::SockRef::from(&reverse.expect("the client listens"))
+                .set_linger(Some(Duration::ZERO));
+            reverse.expect("a connection");
+        });
+        let _ = std::io::copy(&mut forward, &mut std::io::sink());
+        drop(forward);
+        connect_back.join().expect("the client listens");
+        let client = client.finish(SHORT_TIMEOUT);
+        assert_eq!(client.code, Some(1), "{options}: {client:#?}");
+        assert!(!client.stderr.is_empty(), "{options}: {client:#?}");
+    }
 }
 
 fn udp_client_reports_silent_server() {
