@@ -23,7 +23,6 @@ use testkit::{
 };
 
 use crate::robust::assert_runs_as_nobody;
-use crate::robust::raw::{RawClient, TestKind as RawTest, data_connection};
 
 /// Timeout on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -42,7 +41,6 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         limits_apply_until_the_last_direction_ends,
         log_has_the_time_of_all_directions,
         log_has_the_end_of_bounceback,
-        log_has_the_end_of_killed_clients,
         sighup_reloads_limits,
         requires_secrets,
         log_has_a_rate,
@@ -277,24 +275,6 @@ fn log_has_the_time_of_all_directions() {
         for field in ["received_bytes", "sent_bytes"] {
             assert!(number(field) > 500_000.0, "{entry:#}");
         }
-    }
-}
-
-/// The end of a client looks like that of its data. A test by bytes has no duration to compare.
-fn log_has_the_end_of_killed_clients() {
-    let serving = Serving::start("");
-    for (index, kind) in [RawTest::TcpStream, RawTest::TcpMaerts, RawTest::TcpRr]
-        .into_iter()
-        .enumerate()
-    {
-        let mut client = RawClient::connect(serving.server.port);
-        let port = client.request_test(&kind.request(-2_000_000_000));
-        let data = data_connection(port);
-        serving.await_tests(1);
-        drop(client);
-        drop(data);
-        let entry = &serving.log(index + 1)[index];
-        assert_eq!(entry["is_complete"], false, "{entry:#}");
     }
 }
 

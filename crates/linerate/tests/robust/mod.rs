@@ -24,7 +24,7 @@ mod mutated;
 mod options;
 mod peers;
 mod privileges;
-pub(crate) mod raw;
+mod raw;
 mod server_death;
 mod stop;
 mod unix;
