@@ -356,6 +356,7 @@ impl IperfDialect {
             connection,
         }
         .run()
+        .inspect_err(|reason| running.fail(reason))
         .map_err(io::Error::other)
     }
 

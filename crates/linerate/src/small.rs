@@ -2,7 +2,7 @@
 //! help text is fixed, because it has no argument parser.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 

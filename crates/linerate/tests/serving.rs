@@ -1,8 +1,10 @@
-//! Options of `linerate serve`: the log, limits, secrets, signals and the status.
+//! Options of `linerate serve`: sockets, secrets, signals and the status.
+
+mod limits;
+mod log;
 
 use std::fs::Permissions;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +12,7 @@ use std::process::Stdio;
 use std::sync::mpsc::{self, RecvTimeoutError::Timeout};
 use std::time::Duration;
 
-use iperf::wire::flags::{self, upper};
-use iperf::wire::{BounceMessage, DatagramHeader, Extension, Hello, HelloTransport, WallTime};
+use iperf::wire::{DatagramHeader, WallTime};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,15 +36,7 @@ const PROFILE: &str = r#"<profile name="p"><group nthreads="2">
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
-        logs_each_test,
-        enforces_limits_per_address,
-        address_in_excess_gets_no_new_test,
-        limits_apply_until_the_last_direction_ends,
-        log_has_the_time_of_all_directions,
-        log_has_the_end_of_bounceback,
-        sighup_reloads_limits,
         requires_secrets,
-        log_has_a_rate,
         refuses_invalid_sockets_of_systemd,
         binds_one_address,
         sigterm_ends_or_drains_tests,
@@ -51,6 +44,8 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         status_reports_running_tests,
         replaces_only_stale_status_socket,
     ];
+    test_cases.extend(log::test_cases());
+    test_cases.extend(limits::test_cases());
     // Like namespaces, `--user` needs root permissions.
     test_cases.push(test_case(
         "runs_as_another_user",
@@ -154,253 +149,9 @@ fn end_reason(line: &Value) -> &str {
     line["end"].as_str().expect("a reason")
 }
 
-fn logs_each_test() {
-    let serving = Serving::start("");
-    let profile = serving.write_file("p.xml", PROFILE, 0o600);
-    let uperf = format!("uperf -P PORT -m {}", profile.display());
-    let clients = [
-        (
-            "netperf -p PORT -H 127.0.0.1 -l -1000 -P 0",
-            "TCP_STREAM",
-            None,
-        ),
-        (
-            "netperf -p PORT -H 127.0.0.1 -l 1 -t UDP_RR",
-            "UDP_RR",
-            None,
-        ),
-        (&uperf, "strands: 2", Some(1000)),
-        ("iperf -c 127.0.0.1 -p PORT -n 2000 -l 1000", "TCP", None),
-        ("iperf -c 127.0.0.1 -p PORT -u -n 2000 -l 1000", "UDP", None),
-        (
-            "iperf3 -c 127.0.0.1 -p PORT -n 3000 -l 1000 -P 2",
-            "TCP, streams: 2",
-            None,
-        ),
-        (
-            "iperf3 -c 127.0.0.1 -p PORT -n 3000 -l 1000 -R",
-            "TCP reverse, streams: 1",
-            None,
-        ),
-        (
-            "udpmon_bw_mon -d 127.0.0.1 -u PORT -p 1000 -l 10 -w 100",
-            "throughput",
-            None,
-        ),
-    ];
-    for (index, (line, test, bytes)) in clients.iter().enumerate() {
-        serving.run_client(line).assert_success();
-        let log = serving.log(index + 1);
-        let entry = &log[index];
-        let dialect = entry["dialect"].as_str().expect("a name");
-        assert!(line.starts_with(dialect), "{entry:#}");
-        assert_eq!(entry["test"], *test, "{entry:#}");
-        assert_eq!(
-            (end_reason(entry), &entry["is_complete"]),
-            ("complete", &true.into())
-        );
-        let count = |field: &str| entry[field].as_u64().expect("a count");
-        let total = count("received_bytes") + count("sent_bytes");
-        assert!(bytes.map_or(total > 0, |bytes| total == bytes), "{entry:#}");
-    }
-    let output = serving.server.terminate();
-    assert_eq!(
-        (output.code, output.stdout.lines().count()),
-        (Some(0), clients.len())
-    );
-}
-
-fn enforces_limits_per_address() {
-    let serving = Serving::start("--max-tests 1 --max-seconds 60 --max-rate 100mbit");
-    for (line, error) in [
-        ("netperf -p PORT -H 127.0.0.1 -l 61", "quota"),
-        (
-            "iperf3 -c 127.0.0.1 -p PORT -t 61",
-            "exceeds the server's maximum",
-        ),
-    ] {
-        let refused = serving.run_client(line);
-        assert!(refused.code != Some(0), "{refused:#?}");
-        let output = refused.stderr + &refused.stdout;
-        assert!(output.contains(error), "{output}");
-    }
-    let first = serving.start_client("iperf3 -c 127.0.0.1 -p PORT -b 20M -t 3");
-    serving.await_tests(1);
-    let second = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -t 1");
-    assert!(second.stderr.contains("server is busy"), "{second:#?}");
-    first.finish(TIMEOUT).assert_success();
-    let fast = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -t 10");
-    assert!(fast.code != Some(0), "{fast:#?}");
-    let log = serving.log(2);
-    assert_eq!(end_reason(&log[0]), "complete");
-    assert_eq!(end_reason(&log[1]), "limit of 100000000 bit/s per address");
-}
-
-/// A client that has sent all its data can still request data of the server for long.
-fn limits_apply_until_the_last_direction_ends() {
-    let serving = Serving::start("--max-tests 1");
-    let hello = Hello {
-        flags: flags::VERSION2 | flags::EXTEND,
-        extension: Some(Extension {
-            upper: upper::FULL_DUPLEX,
-            rate: 800_000,
-            ..Extension::default()
-        }),
-        ..Hello::default()
-    };
-    let mut client = TcpStream::connect(("127.0.0.1", serving.ports[1])).expect("it listens");
-    let hello = hello.encode(HelloTransport::Stream);
-    client.write_all(&hello).expect("the server reads");
-    client.shutdown(Shutdown::Write).expect("it is connected");
-    // The server has seen the end of the client's data when it has sent for half a second.
-    client
-        .read_exact(&mut vec![0; 50_000])
-        .expect("the server sends");
-    assert_eq!(serving.running_tests().len(), 1);
-    let refused = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -n 1K");
-    assert!(refused.stderr.contains("server is busy"), "{refused:#?}");
-}
-
-/// With `-r`, the server sends after it has received.
-fn log_has_the_time_of_all_directions() {
-    let serving = Serving::start("");
-    for (index, options) in ["", "-u"].into_iter().enumerate() {
-        let back = free_port();
-        let line = format!("iperf -c 127.0.0.1 -p PORT {options} -t 1 -r -b 8m -l 1000 -L {back}");
-        serving.run_client(&line).assert_success();
-        let entry = &serving.log(index + 1)[index];
-        assert_eq!(end_reason(entry), "complete", "{entry:#}");
-        let number = |field: &str| entry[field].as_f64().expect("a number");
-        assert!(number("seconds") > 1.8, "{entry:#}");
-        for field in ["received_bytes", "sent_bytes"] {
-            assert!(number(field) > 500_000.0, "{entry:#}");
-        }
-    }
-}
-
-/// A client that ends between two messages has completed its test.
-fn log_has_the_end_of_bounceback() {
-    let serving = Serving::start("");
-    for (index, (part, end)) in [
-        (0, "complete"),
-        (10, "the client closed the connection within a message"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut message = [0; 100];
-        let request = BounceMessage {
-            size: 100,
-            ..BounceMessage::default()
-        };
-        request.write(&mut message);
-        let mut client = TcpStream::connect(("127.0.0.1", serving.ports[1])).expect("it listens");
-        client.write_all(&message).expect("the server reads");
-        client.read_exact(&mut [0; 100]).expect("the server echoes");
-        client.write_all(&message[..part]).expect("it is connected");
-        drop(client);
-        let entry = &serving.log(index + 1)[index];
-        assert_eq!(end_reason(entry), end, "{entry:#}");
-        assert_eq!(entry["is_complete"], part == 0, "{entry:#}");
-    }
-}
-
-/// Short tests cannot exceed the limit together, in any dialect.
-fn address_in_excess_gets_no_new_test() {
-    let serving = Serving::start("--max-rate 10kbit");
-    let profile = serving.write_file("p.xml", PROFILE, 0o600);
-    let uperf = format!("uperf -P PORT -m {}", profile.display());
-    // Even if the server ends this test early, it uses up the rate for more than 10 minutes.
-    let first = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -n 10M");
-    let log = serving.log(1);
-    assert!(
-        log[0]["received_bytes"].as_u64() > Some(1_000_000),
-        "{first:#?}"
-    );
-    for line in [
-        "netperf -p PORT -H 127.0.0.1 -l -1000 -P 0",
-        &uperf,
-        "iperf -c 127.0.0.1 -p PORT -n 2000",
-        "iperf -c 127.0.0.1 -p PORT -u -n 2000 -l 1000",
-        "iperf -c 127.0.0.1 -p PORT --bounceback -t 1",
-        "iperf3 -c 127.0.0.1 -p PORT -n 3000",
-        "udpmon_bw_mon -d 127.0.0.1 -u PORT -p 1000 -l 10 -w 100",
-    ] {
-        let refusals = || serving.server.stderr().matches("; try again in ").count();
-        let old_count = refusals();
-        let client = serving.start_client(line);
-        // uperf's slave sends the reason to its master only. UDPmon's requester retries for long.
-        let is_refused = || client.stderr().contains("; try again in ") || refusals() > old_count;
-        assert!(
-            wait_until(TIMEOUT, is_refused),
-            "{line}: {} {}",
-            client.stderr(),
-            serving.server.stderr()
-        );
-    }
-    assert_eq!(serving.log(1).len(), 1);
-}
-
-fn sighup_reloads_limits() {
-    let directory = testkit::short_path_dir();
-    let file = directory.path().join("limits");
-    write_with_mode(&file, "max-seconds 1\n", 0o644);
-    let serving = Serving::start(&format!("--limits-file {}", file.display()));
-    let client = "netperf -p PORT -H 127.0.0.1 -l 2";
-    assert!(serving.run_client(client).code != Some(0));
-    let reload = |text: &str, message: &str| {
-        write_with_mode(&file, text, 0o644);
-        serving.server.signal(Signal::HUP);
-        let is_reported = wait_until(TIMEOUT, || serving.server.stderr().contains(message));
-        assert!(is_reported, "{}", serving.server.stderr());
-    };
-    reload("max-second 9\n", "line 1: unknown option");
-    reload("# rates\nmax-rate 10mbps\n", "line 2: max-rate: not a rate");
-    reload("max-seconds 9x\n", "line 1: max-seconds: not a duration");
-    std::fs::remove_file(&file).expect("a file");
-    create_fifo(&file);
-    serving.server.signal(Signal::HUP);
-    let message = "it is not a regular file";
-    let is_reported = wait_until(TIMEOUT, || serving.server.stderr().contains(message));
-    assert!(is_reported, "{}", serving.server.stderr());
-    std::fs::remove_file(&file).expect("a FIFO");
-    assert!(serving.run_client(client).code != Some(0));
-    reload("allow-peers 127.0.0.0/8\n", "limits were read again");
-    serving.run_client(client).assert_success();
-}
-
 fn create_fifo(path: &Path) {
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
     rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a writable directory");
-}
-
-/// Tests without data share the limit of the other log lines. A test with data is always logged.
-fn log_has_a_rate() {
-    const CONNECTIONS: usize = 1200;
-    let serving = Serving::start("");
-    let [_, iperf, _, _] = serving.ports;
-    for _ in 0..CONNECTIONS {
-        // The server begins a test at the first bytes, and the client sends no more.
-        let stream = std::net::TcpStream::connect(("127.0.0.1", iperf)).expect("a server");
-        let _ = stream.shutdown(std::net::Shutdown::Both);
-    }
-    serving
-        .run_client("iperf -c 127.0.0.1 -p PORT -n 2000 -l 1000")
-        .assert_success();
-    let is_logged = || serving.server.stdout().contains("\"received_bytes\":2000");
-    assert!(
-        wait_until(TIMEOUT, is_logged),
-        "{}",
-        serving.server.stdout()
-    );
-    let output = serving.server.terminate();
-    let lines = output.stdout.lines().count() + output.stderr.lines().count();
-    assert!(lines <= 1100, "{lines}");
-    assert!(
-        output.stderr.contains(" log lines left out"),
-        "{}",
-        output.stderr
-    );
 }
 
 /// A server does not fall back to its default ports, or end without an error.

@@ -121,7 +121,11 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
             bytes,
             latency: Some(latency.clone()),
             path,
-            retransmits: if is_final { total } else { total - before },
+            retransmits: if is_final {
+                total
+            } else {
+                total.saturating_sub(before)
+            },
             endpoints: measured.endpoints.clone(),
             ..FlowFigures::default()
         };

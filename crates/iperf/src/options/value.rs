@@ -203,13 +203,16 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
 /// Parses seconds with a fraction and an optional unit. A negative number yields 0.
 pub(super) fn time(text: &str) -> Result<Duration, EarlyExit> {
     let time = parse_real(text, "s").and_then(duration);
-    time.map_or_else(|| refuse("not a number of seconds"), Ok)
+    time.map_or_else(|| refuse("not a number of seconds up to 4294967295"), Ok)
 }
 
 /// Parses milliseconds with a fraction and an optional unit. A negative number yields 0.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, EarlyExit> {
     let time = parse_real(text, "ms").and_then(|number| duration(number / 1000.0));
-    time.map_or_else(|| refuse("not a number of milliseconds"), Ok)
+    time.map_or_else(
+        || refuse("not a number of milliseconds up to 4294967295000"),
+        Ok,
+    )
 }
 
 /// Parses the value of `--ipg`: milliseconds with a fraction.

@@ -43,14 +43,6 @@ pub(super) struct StreamTest<'a> {
 impl StreamTest<'_> {
     /// Runs the test to its end.
     pub(super) fn run(&self) -> Result<(), String> {
-        let result = self.run_directions();
-        if let Err(reason) = &result {
-            self.running.fail(reason);
-        }
-        result
-    }
-
-    fn run_directions(&self) -> Result<(), String> {
         let Some(hello) = &self.stream_start.hello else {
             return self.receive();
         };

@@ -442,6 +442,7 @@ impl<'a> DatagramReceiver<'a> {
             connection,
         }
         .run()
+        .inspect_err(|reason| running.fail(reason))
     }
 }
 

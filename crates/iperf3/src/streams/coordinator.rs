@@ -118,7 +118,7 @@ impl<'a> Coordinator<'a> {
                 self.data_end = Some(last_moved.1);
                 return TransferEnd::Regular;
             }
-            if final_bytes.is_none() && due.is_some_and(|due| now >= due) {
+            if due.is_some_and(|due| now >= due) {
                 self.end_interval(now, handler);
                 due = self.next_due(interval);
             }
@@ -147,6 +147,8 @@ impl<'a> Coordinator<'a> {
                         NextStep::End => return TransferEnd::Regular,
                         NextStep::EndAfter(bytes) => {
                             final_bytes = Some(bytes);
+                            // The last interval ends with the data.
+                            due = None;
                             last_moved = moved;
                             give_up_at = Some(self.started.elapsed() + ARRIVAL_TIMEOUT);
                         }

@@ -238,6 +238,7 @@ pub(crate) fn run_transfer(
             with_round_trips.map(|((side, series), (round_trips, omitted))| StreamData {
                 side: Side {
                     counts: side.counts.since(&omitted),
+                    // Without the wait for lost datagrams.
                     elapsed: given_up_at.or(side.elapsed).min(side.elapsed),
                     // The thread's CPU time cannot be split at the end of the omitted time.
                     thread_cpu: side.thread_cpu.filter(|_| transfer.omit.is_zero()),

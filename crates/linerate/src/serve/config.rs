@@ -103,9 +103,8 @@ impl AuthSecrets {
 }
 
 /// Parses a file with one option per line, without the leading dashes. A line that begins with `#` is
-/// a comment; a secret may contain that character. An
-/// error names the line and shows none of its text except a valid name, because the line may
-/// contain a secret.
+/// a comment; elsewhere, a secret may contain that character. An error names the line and shows none
+/// of its text except a valid name.
 fn parse_file<T: clap::Args>(path: &Path, text: &str) -> Result<T, String> {
     let parse = |options: &[String]| {
         let program = std::iter::once(String::new());

@@ -187,7 +187,7 @@ fn dialect_job(
             let passphrase = auth.netperf_passphrase.clone();
             let max_bytes = netperf::options::MAX_PASSPHRASE_BYTES;
             if (passphrase.as_ref()).is_some_and(|passphrase| passphrase.len() > max_bytes) {
-                return Err(format!("a passphrase has at most {max_bytes} bytes"));
+                return Err(format!("netperf-passphrase: longer than {max_bytes} bytes"));
             }
             let server = netperf::server::server_for_service(service, limits, passphrase);
             Ok(server_job(

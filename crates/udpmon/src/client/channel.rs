@@ -690,3 +690,26 @@ impl Channel {
         io::Error::new(io::Error::from(error).kind(), message)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A responder that repeats a part must not keep its requester waiting.
+    #[test]
+    fn a_repeated_part_is_no_progress() {
+        let mut assembly = Assembly::default();
+        let part = |offset: usize| PartHeader {
+            offset: offset as u32,
+            total: 2 * PART_BYTES as u32,
+            ..PartHeader::default()
+        };
+        let bytes = [1; PART_BYTES];
+        assert!(assembly.store(&part(0), &bytes));
+        assert!(!assembly.store(&part(0), &bytes));
+        assert!(!assembly.store(&part(1), &bytes));
+        assert_eq!(assembly.missing_parts(), [1]);
+        assert!(assembly.store(&part(PART_BYTES), &bytes));
+        assert!(assembly.missing_parts().is_empty());
+    }
+}

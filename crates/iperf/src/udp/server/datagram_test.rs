@@ -53,14 +53,6 @@ pub(super) struct DatagramTest<'a> {
 impl DatagramTest<'_> {
     /// Runs the test to its end.
     pub(super) fn run(&self) -> Result<(), String> {
-        let result = self.run_directions();
-        if let Err(reason) = &result {
-            self.running.fail(reason);
-        }
-        result
-    }
-
-    fn run_directions(&self) -> Result<(), String> {
         let is_for_client = self.receiver.client_run.is_some();
         let requests_test_back =
             self.hello.flags & flags::VERSION1 != 0 && !is_for_client && !self.is_for_group();
