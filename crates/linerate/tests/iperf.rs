@@ -11,8 +11,8 @@ use std::time::Duration;
 use iperf::wire::{DatagramHeader, ServerReport, WallTime};
 use rustix::process::Signal;
 use testkit::{
-    Requirement, TestCase, TestProcess, free_port, is_listening, linerate_with_args,
-    stock_with_args, test_case_unless, wait_until,
+    Receive, ReceiveFrom, Requirement, TestCase, TestProcess, free_port, is_listening,
+    linerate_with_args, stock_with_args, test_case_unless, wait_until,
 };
 
 /// The time that a program may take beyond its test.
@@ -544,7 +544,7 @@ fn sends_old_udp_clients_reports_in_their_format() {
         }
         client.send(&old_datagram(-10, &header)).unwrap();
         let mut answer = [0; 400];
-        let length = client.recv(&mut answer).unwrap();
+        let length = client.receive(&mut answer).unwrap();
         let word = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().unwrap());
         let count = u32::try_from(11 - first).unwrap();
         assert_eq!((length, word(12)), (300, 0x8000_0000));
@@ -565,7 +565,7 @@ fn reads_the_report_of_an_old_udp_server() {
     let mut datagram = [0; 400];
     let mut bytes = 0_u32;
     let from = loop {
-        let (length, from) = server.recv_from(&mut datagram).unwrap();
+        let (length, from) = server.receive_from(&mut datagram).unwrap();
         bytes += u32::try_from(length).unwrap();
         if datagram[0] & 0x80 != 0 {
             break from;
@@ -619,7 +619,7 @@ fn ends_a_reverse_udp_test_if_the_port_is_closed() {
     for _ in 0..2 {
         client.send(&request).unwrap();
     }
-    assert!(client.recv(&mut [0; 2000]).unwrap() > 0);
+    assert!(client.receive(&mut [0; 2000]).unwrap() > 0);
     drop(client);
     let ended = || server_process.stdout().contains("/sec");
     assert!(wait_until(TIMEOUT, ended), "{}", server_process.stdout());
@@ -648,7 +648,7 @@ fn reports_a_flow_from_its_first_datagram() {
             }
         }
         let mut answer = [0; 2000];
-        let length = client.recv(&mut answer).unwrap();
+        let length = client.receive(&mut answer).unwrap();
         ServerReport::decode(&answer[..length]).unwrap()
     };
     // On a busy host, the server may read the first datagram late.

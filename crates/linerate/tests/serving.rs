@@ -19,8 +19,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::Requirement::Namespaces;
 use testkit::{
-    ProcessOutput, Server, TestCase, TestProcess, free_port, linerate_with_args, run, test_case,
-    wait_until,
+    ProcessOutput, Receive, Server, TestCase, TestProcess, free_port, linerate_with_args, run,
+    test_case, wait_until,
 };
 
 use crate::robust::assert_runs_as_nobody;
@@ -373,7 +373,7 @@ fn sigterm_ends_answers_to_repeated_datagrams() {
         let _ = client.send(&datagram);
     };
     [1, 2, -3].into_iter().for_each(send);
-    client.recv(&mut [0; 2000]).expect("the server reports");
+    client.receive(&mut [0; 2000]).expect("the server reports");
     let (end, ended) = mpsc::channel::<()>();
     let output = std::thread::scope(|scope| {
         let pause = Duration::from_millis(200);

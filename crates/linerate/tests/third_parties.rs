@@ -8,8 +8,8 @@ use iperf::wire::{DatagramHeader, Extension, Hello, HelloTransport, SendAmount, 
 use socket2::{Domain, Protocol, Socket, Type};
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, Server, TestCase, TestProcess, add_link, kernel_counter, linerate_with_args,
-    wait_until,
+    Namespace, Receive, Server, TestCase, TestProcess, add_link, kernel_counter,
+    linerate_with_args, wait_until,
 };
 use udpmon::wire::{Command, LinerateExtension, MessageBlock};
 
@@ -362,7 +362,7 @@ fn servers_with_control_connections() {
             }
         }
         client.finish(TIMEOUT).assert_success();
-        let received = victim.recv(&mut [0; 2048]);
+        let received = victim.receive(&mut [0; 2048]);
         assert!(received.is_err(), "port {port} sent {received:?} bytes");
     }
 }

@@ -13,6 +13,7 @@ mod namespace;
 mod peer;
 mod process;
 mod profile;
+mod receive;
 mod relay;
 mod runner;
 mod server;
@@ -32,6 +33,7 @@ pub use peer::{
 };
 pub use process::{ProcessOutput, TestProcess, run};
 pub use profile::{Profile, read_profiles};
+pub use receive::{Receive, ReceiveFrom};
 pub use relay::{Relay, RelayAction, RelayDirection};
 pub use runner::{Suite, full_names, run_suites};
 pub use server::{ProcessUsage, Server};

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::receive::ReceiveFrom;
+
 /// Interval at which the threads check whether the relay has stopped.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -109,7 +111,7 @@ impl RelaySockets {
         let mut delayed: Option<Vec<u8>> = None;
         while !stopped.load(Relaxed) {
             // The receive timed out, or the other end refused a datagram.
-            let Ok((count, from)) = socket.recv_from(&mut buffer) else {
+            let Ok((count, from)) = socket.receive_from(&mut buffer) else {
                 continue;
             };
             if direction == RelayDirection::ToServer {
@@ -153,6 +155,7 @@ impl RelaySockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Receive;
 
     #[test]
     fn applies_each_action() {
@@ -176,12 +179,12 @@ mod tests {
         let mut relay_address = None;
         let received: Vec<u8> = (0..6)
             .map(|_| {
-                relay_address = Some(server.recv_from(&mut datagram).unwrap().1);
+                relay_address = Some(server.receive_from(&mut datagram).unwrap().1);
                 datagram[0]
             })
             .collect();
         assert_eq!(received, [0, 2, 2, 4, 3, 5]);
         server.send_to(&[9], relay_address.unwrap()).unwrap();
-        assert_eq!(client.recv(&mut datagram).unwrap(), 1);
+        assert_eq!(client.receive(&mut datagram).unwrap(), 1);
     }
 }

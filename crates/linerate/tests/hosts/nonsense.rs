@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::Requirement::Namespaces;
-use testkit::{Profile, TestCase, with_prefix};
+use testkit::{Profile, Receive, TestCase, with_prefix};
 use uperf::peer_workorder;
 use uperf::profile::{ProfileContext, ProfileSource, parse};
 use uperf::wire::{
@@ -70,7 +70,7 @@ fn start_session(stages: usize) -> TcpStream {
     for message in session_messages().iter().take(stages) {
         control.write_all(message).expect("the slave reads");
         // The session is correct, so the answer does not matter.
-        let _ = control.read(&mut [0; 4096]);
+        let _ = control.receive(&mut [0; 4096]);
     }
     control
 }

@@ -1,13 +1,13 @@
 //! A relay of control connections on a slave host that stops before a given message of the slave.
 //! It holds a run in one stage of the protocol.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use testkit::{Namespace, wait_until};
+use testkit::{Namespace, Receive, wait_until};
 
 use super::network::{PORT, SHORT_TIMEOUT};
 
@@ -51,10 +51,10 @@ impl LimitedRelay {
 }
 
 /// Forwards at most `max_bytes`, and the end of the stream in any case.
-fn forward(mut from: &TcpStream, mut to: &TcpStream, max_bytes: usize, is_closed: &AtomicBool) {
+fn forward(from: &TcpStream, mut to: &TcpStream, max_bytes: usize, is_closed: &AtomicBool) {
     let mut remaining = max_bytes;
     let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
+    while let Ok(count @ 1..) = from.receive(&mut buffer) {
         let forwarded = count.min(remaining);
         remaining -= forwarded;
         if to.write_all(&buffer[..forwarded]).is_err() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::Requirement::Namespaces;
-use testkit::{ProcessOutput, Profile, TestCase, UperfMaster, wait_until, with_prefix};
+use testkit::{ProcessOutput, Profile, Receive, TestCase, UperfMaster, wait_until, with_prefix};
 use uperf::DataProtocol;
 use uperf::wire::{Goodbye, MasterCommand};
 
@@ -129,10 +129,11 @@ fn slave_sends_reason_before_data_ends() {
         }
         // The connection of the other strand ends.
         let has_ended = wait_until(SHORT_TIMEOUT, || {
-            data.iter_mut().any(|data| match data.read(&mut [0; 4096]) {
-                Ok(count) => count == 0,
-                Err(error) => error.kind() != ErrorKind::WouldBlock,
-            })
+            data.iter_mut()
+                .any(|data| match data.receive(&mut [0; 4096]) {
+                    Ok(count) => count == 0,
+                    Err(error) => error.kind() != ErrorKind::WouldBlock,
+                })
         });
         assert!(has_ended, "no data connection ends");
         let timeout = Duration::from_secs(3);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use testkit::Requirement::Namespaces;
-use testkit::{Profile, TestCase, with_prefix};
+use testkit::{Profile, Receive, TestCase, with_prefix};
 use uperf::DataProtocol;
 use uperf::wire::{Goodbye, MasterCommand};
 
@@ -69,12 +69,12 @@ fn sends_datagrams_to_control_peer_only() {
         master.command(MasterCommand::NextTransaction(1));
         let mut data = [1; 100];
         for _ in 0..100 {
-            assert_eq!(control_peer.recv(&mut data).expect("data arrives"), 64);
+            assert_eq!(control_peer.receive(&mut data).expect("data arrives"), 64);
         }
         stranger
             .set_nonblocking(true)
             .expect("a non-blocking socket");
-        let error = stranger.recv(&mut data).expect_err("no data");
+        let error = stranger.receive(&mut data).expect_err("no data");
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
     });
 }
@@ -87,7 +87,7 @@ fn sends_datagrams_elsewhere_if_allowed() {
         let other = connect_udp_from(other_address(), data_address(&infos[0], DataProtocol::Udp));
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
-        assert_eq!(other.recv(&mut [0; 100]).expect("data arrives"), 64);
+        assert_eq!(other.receive(&mut [0; 100]).expect("data arrives"), 64);
     });
 }
 
@@ -122,7 +122,7 @@ fn prefers_connections_of_control_peer() {
             let protocol = DataProtocol::from_name(protocol).expect("a protocol");
             let slave_address = data_address(&infos[0], protocol);
             let start = Instant::now();
-            let mut stranger = connect_from(other_address(), slave_address);
+            let stranger = connect_from(other_address(), slave_address);
             let mut control_peer = connect_from(control_address(), slave_address);
             master.command(MasterCommand::NextTransaction(0));
             master.command(MasterCommand::NextTransaction(1));
@@ -136,7 +136,7 @@ fn prefers_connections_of_control_peer() {
                 control_peer.read_exact(&mut [0; 1]).expect("an alert");
             }
             assert!(start.elapsed() < SHORT_TIMEOUT);
-            assert_closed(&mut stranger);
+            assert_closed(&stranger);
         });
     }
 }
@@ -167,10 +167,10 @@ fn refuses_other_address_if_strict() {
     let _slave = hosts.start_slave(0, "--strict-peers");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::complete_handshake(&flood_profile("tcp"));
-        let mut other = connect_from(other_address(), data_address(&infos[0], DataProtocol::Tcp));
+        let other = connect_from(other_address(), data_address(&infos[0], DataProtocol::Tcp));
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
-        assert_closed(&mut other);
+        assert_closed(&other);
         let message = master.receive_goodbye().message.to_string();
         let expected = "refused a data connection from 198.18.0.9";
         assert!(message.contains(expected), "{message}");
@@ -217,7 +217,7 @@ fn master_prefers_connections_of_its_slave() {
                 };
                 let goodbye = goodbye.encode(uperf::wire::Endian::NATIVE);
                 control.write_all(&goodbye).expect("the master reads");
-                assert_closed(&mut stranger);
+                assert_closed(&stranger);
             });
         });
         hosts
@@ -231,9 +231,9 @@ fn master_prefers_connections_of_its_slave() {
 }
 
 /// Checks that the peer has closed the connection: a read returns the end or a reset, no timeout.
-fn assert_closed(connection: &mut impl Read) {
+fn assert_closed(connection: &impl Receive) {
     let is_timeout = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
-    match connection.read(&mut [0; 1]) {
+    match connection.receive(&mut [0; 1]) {
         Ok(received) => assert_eq!(received, 0, "the connection is still open"),
         Err(error) => assert!(!is_timeout(error.kind()), "the connection is still open"),
     }

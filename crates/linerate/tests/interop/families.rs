@@ -16,7 +16,7 @@ use netperf::wire::{
     Capability, Classic, Flags, Frame, MESSAGE_BYTES, Request, SwappedText, TestRequest,
     TestResponse, TestResults, Text,
 };
-use testkit::{Implementation, ProcessOutput, Role, Server, short_path_dir};
+use testkit::{Implementation, ProcessOutput, Receive, Role, Server, short_path_dir};
 
 use super::exchange::{Pair, Setting, programs, run, run_pair, stdout_of};
 use super::{Case, CaseResult};
@@ -356,7 +356,7 @@ fn datagram_server() -> CaseResult {
     for _ in 0..3 {
         data.send(&[1; 10]).map_err(error_message)?;
         let mut response = [0; 30];
-        let length = data.recv(&mut response).map_err(error_message)?;
+        let length = data.receive(&mut response).map_err(error_message)?;
         expect(length == 20, format!("a response of {length} bytes"))?;
         expect(is_pattern(&response[..20], 0), format!("{response:?}"))?;
     }
@@ -443,11 +443,11 @@ fn stream_client() -> CaseResult {
         control
             .write_all(&Classic::StreamStream.messages().encode_response(&response))
             .map_err(error_message)?;
-        let (mut data, _) = listener.accept().map_err(error_message)?;
+        let (data, _) = listener.accept().map_err(error_message)?;
         let (mut bytes, mut calls) = (0_u64, 0);
         let mut buffer = vec![0; 1 << 20];
         loop {
-            match data.read(&mut buffer).map_err(error_message)? {
+            match data.receive(&mut buffer).map_err(error_message)? {
                 0 => break,
                 read => {
                     let matches = is_pattern(&buffer[..read], bytes as usize);
@@ -504,7 +504,7 @@ fn datagram_client() -> CaseResult {
             .write_all(&Classic::DgStream.messages().encode_response(&response))
             .map_err(error_message)?;
         let (mut messages, mut message) = (0, [0; 2000]);
-        while data.recv(&mut message).map_err(error_message)? == 1000 {
+        while data.receive(&mut message).map_err(error_message)? == 1000 {
             expect(is_pattern(&message[..1000], 0), format!("{message:?}"))?;
             messages += 1;
         }

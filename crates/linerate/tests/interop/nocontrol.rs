@@ -1,13 +1,13 @@
 //! No control connection (`-N`): tests against standard services, whose output matches stock's, and
 //! tests that the manual documents but stock cannot run.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use testkit::{Implementation, ProcessOutput, Role, compare_masked, figures};
+use testkit::{Implementation, ProcessOutput, Receive, ReceiveFrom, Role, compare_masked, figures};
 
 use super::exchange::{programs, run};
 use super::{Case, CaseResult};
@@ -37,7 +37,7 @@ fn discard(mut client: TcpStream) -> io::Result<()> {
 fn echo(mut client: TcpStream) -> io::Result<()> {
     let mut buffer = [0; 16_384];
     loop {
-        let length = client.read(&mut buffer)?;
+        let length = client.receive(&mut buffer)?;
         if length == 0 {
             return Ok(());
         }
@@ -70,7 +70,7 @@ fn serve_datagrams() -> io::Result<u16> {
     let port = socket.local_addr()?.port();
     thread::spawn(move || {
         let mut buffer = [0; 16_384];
-        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        while let Ok((length, from)) = socket.receive_from(&mut buffer) {
             let _ = socket.send_to(&buffer[..length], from);
         }
     });

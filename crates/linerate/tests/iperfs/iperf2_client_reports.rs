@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::Requirement::Program;
 use testkit::{
-    ProcessOutput, TestCase, TestProcess, free_port, run_in_parallel, test_cases, wait_until,
+    ProcessOutput, ReceiveFrom, TestCase, TestProcess, free_port, run_in_parallel, test_cases,
+    wait_until,
 };
 
 use super::iperf2_lost_clients::{CLIENTS, DEADLINE, start_server_for};
@@ -153,7 +154,7 @@ fn run_udp_client(options: &str, time: Duration) -> ProcessOutput {
     let mut client = TestProcess::start(&mut our_iperf2(&format!(
         "-c 127.0.0.1 -p {port} -u -l 100 -b 80k -R {options}"
     )));
-    let (_, address) = server.recv_from(&mut [0; 100]).expect("a request");
+    let (_, address) = server.receive_from(&mut [0; 100]).expect("a request");
     let start = Instant::now();
     let mut datagram = [0; 100];
     for number in 1_u32.. {

@@ -10,7 +10,7 @@ use iperf::wire::{
     BounceMessage, BurstParameters, Extension, Hello, HelloTransport, SendAmount, TestStart,
     WallTime,
 };
-use testkit::{Server, TestCase, TestProcess};
+use testkit::{Receive, Server, TestCase, TestProcess};
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
@@ -176,7 +176,7 @@ fn send_and_disconnect(server: &Server, bytes: &[u8]) {
     let timeout = Some(Duration::from_millis(30));
     client.set_read_timeout(timeout).expect("not zero");
     let _ = client.write_all(bytes);
-    let _ = client.read(&mut [0; 4096]);
+    let _ = client.receive(&mut [0; 4096]);
 }
 
 fn survives_extreme_udp_headers() {
@@ -196,7 +196,7 @@ fn survives_extreme_udp_headers() {
         datagram[3] = 1;
         datagram.extend(numbered.encode(HelloTransport::Datagram));
         let _ = client.send(&datagram);
-        let _ = client.recv(&mut [0; 4096]);
+        let _ = client.receive(&mut [0; 4096]);
     }
     assert_serves(server.port, "-u");
     assert!(!server.has_panicked(), "{}", server.stderr());

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use iperf::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
-use testkit::{ProcessOutput, Server, TestCase, TestProcess, wait_until};
+use testkit::{ProcessOutput, ReceiveFrom, Server, TestCase, TestProcess, wait_until};
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![
@@ -47,7 +47,7 @@ fn run_udp_client(options: &str, answers: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send)
     server.set_read_timeout(Some(TIMEOUT)).expect("not zero");
     let mut datagram = [0; 2000];
     loop {
-        let (length, from) = server.recv_from(&mut datagram).expect("a datagram");
+        let (length, from) = server.receive_from(&mut datagram).expect("a datagram");
         let answers = answers(&datagram[..length]);
         for answer in &answers {
             server.send_to(answer, from).expect("the client listens");

@@ -9,7 +9,9 @@ use iperf3::wire::{ControlState, add_length_prefix, reply_to};
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::Requirement::Program;
-use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, test_cases};
+use testkit::{
+    ProcessOutput, Receive, ReceiveFrom, Server, TestCase, TestProcess, run_in_parallel, test_cases,
+};
 
 use super::iperf3_script::{self, RESULTS};
 use super::{
@@ -195,7 +197,7 @@ fn server_closes_streams_before_results() {
             stream.set_nonblocking(true).expect("a TCP socket");
             let mut buffer = vec![0; 1 << 16];
             let end = loop {
-                match stream.read(&mut buffer) {
+                match stream.receive(&mut buffer) {
                     Ok(1..) => {}
                     end => break end.map_err(|error| error.kind()),
                 }
@@ -286,10 +288,10 @@ fn run_client_of_server_up_to(
 /// Reads the data of the first TCP stream in another thread.
 fn drain(open_sockets: &OpenSockets) {
     if let Some(stream) = open_sockets[0].downcast_ref::<TcpStream>() {
-        let mut stream = stream.try_clone().expect("a free descriptor");
+        let stream = stream.try_clone().expect("a free descriptor");
         std::thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
-            while stream.read(&mut buffer).is_ok_and(|count| count > 0) {}
+            while stream.receive(&mut buffer).is_ok_and(|count| count > 0) {}
         });
     }
 }
@@ -339,10 +341,12 @@ fn client_reports_server_that_disconnects_before_a_reply() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, server.port)).expect("a free port");
     session.control.send_state(ControlState::CreateStreams);
     let mut greeting = [0; 64];
-    let (_, first) = socket.recv_from(&mut greeting).expect("a greeting");
+    let (_, first) = socket.receive_from(&mut greeting).expect("a greeting");
     let reply = reply_to(&greeting);
     socket.send_to(&reply, first).expect("loopback");
-    socket.recv_from(&mut greeting).expect("a second greeting");
+    socket
+        .receive_from(&mut greeting)
+        .expect("a second greeting");
     drop(session);
     let client = client.finish(SHORT_TIMEOUT);
     assert_reports_error(&client, "", "a disconnect before a reply");

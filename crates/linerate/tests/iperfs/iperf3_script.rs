@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+use testkit::{Receive, ReceiveFrom};
 
 use iperf3::wire::{ControlState, Cookie, GREETING, add_length_prefix, reply_to};
 use socket2::{Domain, Socket, Type};
@@ -144,7 +145,7 @@ impl Client {
 #[track_caller]
 pub(crate) fn await_reply(socket: &UdpSocket) {
     let mut reply = [0; 16];
-    let count = socket.recv(&mut reply).expect("a reply");
+    let count = socket.receive(&mut reply).expect("a reply");
     assert_eq!(reply[..count], reply_to(&GREETING));
 }
 
@@ -195,7 +196,7 @@ impl Server {
             .expect("not zero");
         session.control.send_state(ControlState::CreateStreams);
         let mut greeting = vec![0; 64];
-        let (count, client) = socket.recv_from(&mut greeting).expect("a greeting");
+        let (count, client) = socket.receive_from(&mut greeting).expect("a greeting");
         greeting.truncate(count);
         socket
             .send_to(&reply_to(&greeting), client)

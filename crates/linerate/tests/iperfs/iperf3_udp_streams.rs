@@ -6,7 +6,7 @@ use std::time::Duration;
 use iperf3::wire::{ControlState, Cookie, GREETING, add_length_prefix};
 use serde_json::Value;
 use testkit::Requirement::Program;
-use testkit::{TestCase, TestProcess, test_cases};
+use testkit::{Receive, TestCase, TestProcess, test_cases};
 
 use super::iperf3_script::{self, Client, await_reply};
 use super::{
@@ -144,7 +144,7 @@ fn ignores_streams_with_wrong_cookie() {
     client.await_running();
     for stream in wrong_streams {
         stream.set_nonblocking(true).expect("a valid socket");
-        let result = stream.recv(&mut [0; 16]);
+        let result = stream.receive(&mut [0; 16]);
         assert!(result.is_err(), "{result:?}");
     }
     assert_eq!(server.stderr(), "");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iperf3::wire::{ControlState, Cookie};
 use serde_json::Value;
-use testkit::{TestCase, TestProcess, test_case_unless, wait_until};
+use testkit::{Receive, TestCase, TestProcess, test_case_unless, wait_until};
 
 use super::iperf3_script::Control;
 use super::{
@@ -158,12 +158,7 @@ fn iperf2_request(program: CommandBuilder, options: &str) -> io::Result<Vec<u32>
         socket.set_read_timeout(Some(TIMEOUT))?;
         let _client = start_client(program, socket.local_addr()?.port(), options);
         let mut datagram = [0; DATAGRAM_HEADER_BYTES + HEADER_BYTES];
-        // A signal for another test of this process may interrupt it.
-        while let Err(error) = socket.recv(&mut datagram) {
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        socket.receive(&mut datagram)?;
         header.copy_from_slice(&datagram[DATAGRAM_HEADER_BYTES..]);
     } else {
         let (listener, port) = listen()?;

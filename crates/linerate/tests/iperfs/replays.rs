@@ -1,13 +1,13 @@
 //! Replays of recorded sessions of the stock iperfs. The scripted peer sends the recorded messages
 //! to linerate.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use iperf::wire::{Acknowledgement, DatagramHeader, ServerReport, WallTime, flags};
 use iperf3::wire::{ControlState, Direction, Parameters, Protocol, Results, add_length_prefix};
-use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases};
+use testkit::{Receive, ReceiveFrom, Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
 use super::{iperf3_script, our_iperf2, our_iperf3, start_server};
 
@@ -253,7 +253,7 @@ fn reports_recorded_iperf2_datagrams() {
             client.send(datagram).expect("loopback");
         }
         let mut answer = [0; 2048];
-        let count = client.recv(&mut answer).expect(run);
+        let count = client.receive(&mut answer).expect(run);
         if has_wide_numbers {
             let report = ServerReport::decode(&answer[..count]).expect(run);
             assert_eq!((report.bytes, report.lost), (sent_bytes as u64, 0), "{run}");
@@ -304,11 +304,7 @@ fn prints_recorded_iperf2_reports() {
         let client = TestProcess::start(&mut our_iperf2(&line));
         let mut datagram = [0; 2048];
         loop {
-            // A signal may interrupt a call with a timeout: signal(7).
-            let (count, from) = match server.recv_from(&mut datagram) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                received => received.expect(run),
-            };
+            let (count, from) = server.receive_from(&mut datagram).expect(run);
             let header = DatagramHeader::read(&datagram[..count], true).expect(run);
             if header.number < 0 {
                 server.send_to(&answer, from).expect("loopback");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iperf::wire::{DatagramHeader, ServerReport};
 use iperf3::wire::{ControlState, GREETING, add_length_prefix};
-use testkit::{Server, TestCase, TestProcess, test_cases, wait_until};
+use testkit::{Receive, ReceiveFrom, Server, TestCase, TestProcess, test_cases, wait_until};
 
 use super::{iperf3_script, our_iperf2};
 
@@ -86,10 +86,10 @@ fn reverse_test_sends_only_to_client() {
         let receiver = streams.last().expect("a stream");
         let mut datagram = [0; 2000];
         for _ in 0..50 {
-            assert_eq!(receiver.recv(&mut datagram).expect("data"), 1000);
+            assert_eq!(receiver.receive(&mut datagram).expect("data"), 1000);
         }
         stranger.set_nonblocking(true).expect("a valid socket");
-        let result = stranger.recv(&mut datagram);
+        let result = stranger.receive(&mut datagram);
         assert!(result.is_err(), "the stranger received {result:?}");
         client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
@@ -133,7 +133,7 @@ fn rejects_impossible_server_reports() {
         let client = TestProcess::start(&mut our_iperf2(&line));
         let mut datagram = [0; 2048];
         loop {
-            let (count, from) = server.recv_from(&mut datagram).expect("a datagram");
+            let (count, from) = server.receive_from(&mut datagram).expect("a datagram");
             let header = DatagramHeader::read(&datagram[..count], true).expect("a header");
             if header.number < 0 {
                 server.send_to(&report.encode(), from).expect("loopback");

@@ -11,7 +11,9 @@ use netperf::wire::{Classic, Request, TestRequest};
 use testkit::TestCase;
 
 use super::raw::{RawClient, TestKind};
-use testkit::{Server, TestProcess, free_port, linerate_with_args, wait_until, with_prefix};
+use testkit::{
+    Receive, Server, TestProcess, free_port, linerate_with_args, wait_until, with_prefix,
+};
 
 /// Timeout of an action that needs no wait.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -326,7 +328,7 @@ fn writes_log_line_in_one_call() {
         .expect("the server starts");
     let is_connected = wait_until(SHORT_TIMEOUT, || TcpStream::connect((FIRST, port)).is_ok());
     let mut written = [0; 1024];
-    let length = receiver.recv(&mut written).unwrap_or_default();
+    let length = receiver.receive(&mut written).unwrap_or_default();
     server.kill().expect("the server is a child process");
     server.wait().expect("the server is a child process");
     let written = String::from_utf8_lossy(&written[..length]);

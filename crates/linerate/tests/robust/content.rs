@@ -4,7 +4,7 @@ use std::io::Read;
 use std::io::Write;
 
 use netperf::wire::TestRequest;
-use testkit::{Server, TestCase, with_prefix};
+use testkit::{Receive, Server, TestCase, with_prefix};
 
 use super::raw::{RawClient, TestKind, data_connection, datagram_socket};
 
@@ -64,7 +64,7 @@ fn datagrams_repeat_buffers() {
     for _ in 0..100 {
         let mut response = [0; SIZE as usize + 1];
         data.send(b"?").expect("the server listens");
-        let length = data.recv(&mut response).expect("the server answers");
+        let length = data.receive(&mut response).expect("the server answers");
         assert_eq!(length, SIZE as usize);
         let response = &response[..length];
         assert!(response.iter().eq(expected.by_ref().take(length)));

@@ -11,8 +11,8 @@ use testkit::TestCase;
 use super::raw::{RawClient, TestKind};
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestProcess, add_link, linerate_with_args,
-    stock_with_args, wait_until, with_prefix,
+    Namespace, ProcessOutput, Receive, STOCK_NETPERF, Server, TestProcess, add_link,
+    linerate_with_args, stock_with_args, wait_until, with_prefix,
 };
 
 /// The server's default source address.
@@ -188,7 +188,7 @@ fn run_transactions(address: &str, port: u16, transactions: u32) {
     let data = connected_socket(Ipv4Addr::UNSPECIFIED, (address, port).into());
     for transaction in 0..transactions {
         data.send(b"x").expect("the test receives");
-        let answer = data.recv(&mut [0; 2]);
+        let answer = data.receive(&mut [0; 2]);
         assert_eq!(answer.ok(), Some(1), "{address}: {transaction}");
     }
 }

@@ -9,7 +9,7 @@ use netperf::wire::{
 };
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, short_path_dir,
+    Namespace, Receive, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, short_path_dir,
     stock_with_args, wait_until, with_prefix,
 };
 
@@ -125,7 +125,7 @@ fn refuses_third_party_destination() {
             ..TestKind::UdpStream.request(1)
         })
     };
-    let arrives = || target.recv(&mut [0; 200]).is_ok();
+    let arrives = || target.receive(&mut [0; 200]).is_ok();
 
     let strict = server_side.enter(|| Server::start(""));
     for protocol in [TestRequest::UDP, TestRequest::UDPLITE] {

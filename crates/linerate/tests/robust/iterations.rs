@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netperf::wire::{Capability, Frame, MESSAGE_BYTES, OMNI, Request, TestResponse, TestResults};
 use rustix::process::Signal;
-use testkit::{TestCase, TestProcess, linerate_with_args, wait_until, with_prefix};
+use testkit::{Receive, TestCase, TestProcess, linerate_with_args, wait_until, with_prefix};
 
 /// Timeout of the client's actions. The client itself waits one second for a response.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ fn ignores_late_details() {
     server.serve(&mut first, Capability::of_this_process());
     assert_eq!(request_kind(&receive(&mut first)), Request::Details.kind());
     let mut second = server.accept();
-    assert_eq!(first.read(&mut [0; 1]).expect("the client closes it"), 0);
+    assert_eq!(first.receive(&mut [0; 1]).expect("the client closes it"), 0);
     drop(first);
     server.serve(&mut second, Capability::default());
     server.serve(&mut second, Capability::default());
@@ -88,9 +88,9 @@ impl FakeServer {
         let mut frame = OMNI.encode_response(&response);
         capability.write_into(&mut frame);
         control.write_all(&frame).expect("the client reads");
-        let (mut data, _) = self.data.accept().expect("the client sends");
+        let (data, _) = self.data.accept().expect("the client sends");
         let mut discarded = vec![0; 65_536];
-        while data.read(&mut discarded).is_ok_and(|length| length > 0) {}
+        while data.receive(&mut discarded).is_ok_and(|length| length > 0) {}
         drop(data);
         let results = TestResults {
             bytes_received: 65_536,

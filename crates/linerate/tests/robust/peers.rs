@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netperf::wire::{AddressWords, Classic, OMNI, Request, TestRequest};
 use testkit::{
-    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, add_link,
+    Namespace, ProcessOutput, Receive, STOCK_NETPERF, Server, TestCase, TestProcess, add_link,
     linerate_with_args, listening_ports, stock_with_args, wait_until, with_prefix,
 };
 
@@ -163,7 +163,7 @@ fn is_served(data: &mut TcpStream, sent_bytes: usize, answers: bool) -> bool {
     if data.write_all(&[b'x'; 1][..sent_bytes]).is_err() {
         return false;
     }
-    match data.read(&mut [0; 1]) {
+    match data.receive(&mut [0; 1]) {
         // The server closes a connection of a TCP_CC test without data.
         Ok(0) => !answers && sent_bytes == 0,
         Ok(_) => answers,
@@ -192,7 +192,7 @@ fn refuses_stranger_that_connects_first() {
                 "{name}: {}",
                 server.log()
             );
-            let result = stranger.read(&mut [0; 8]);
+            let result = stranger.receive(&mut [0; 8]);
             assert!(
                 matches!(result, Ok(0))
                     || result.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset),
@@ -262,12 +262,12 @@ fn prefers_requested_address() {
             };
             let mut raw = connect_control(&server);
             let port = raw.request_test(&request);
-            let mut stranger = connect_from(STRANGER, port);
+            let stranger = connect_from(STRANGER, port);
             let mut data = connect_from(OTHER, port);
             data.write_all(b"x").expect("the connection is open");
             if kind == TestKind::TcpStream {
                 // The server closes the stranger's connection when it accepts the client's.
-                assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0);
+                assert_eq!(stranger.receive(&mut [0; 1]).unwrap_or(0), 0);
             } else {
                 data.read_exact(&mut [0; 1]).expect("the server answers");
             }
@@ -324,7 +324,7 @@ fn fails_test_if_wait_is_long() {
             let port = raw.request_test(&kind.request(test_length));
             let mut data = connect_from(OTHER, port);
             let _ = data.write_all(b"x");
-            let _ = data.read(&mut [0; 1]);
+            let _ = data.receive(&mut [0; 1]);
             let errno = raw.receive_refusal();
             assert!(
                 errno == Ok(PERMISSION_DENIED),

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use testkit::Receive;
 
 use netperf::wire::{Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, check_error};
 use socket2::{Domain, Socket, Type};
@@ -94,7 +95,7 @@ impl RawClient {
             self.control
                 .set_read_timeout(Some(remaining))
                 .expect("the timeout is not zero");
-            match self.control.read(&mut discarded) {
+            match self.control.receive(&mut discarded) {
                 Ok(0) => return Some(start.elapsed()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Some(start.elapsed());

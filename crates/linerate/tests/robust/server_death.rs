@@ -8,8 +8,8 @@ use netperf::wire::{MESSAGE_BYTES, OMNI, TestResponse};
 use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, has_connection_to,
-    linerate_with_args, listener_count, wait_until, with_prefix,
+    Namespace, ProcessOutput, Receive, STOCK_NETPERF, Server, TestCase, TestProcess,
+    has_connection_to, linerate_with_args, listener_count, wait_until, with_prefix,
 };
 
 use super::raw::TestKind;
@@ -94,9 +94,9 @@ fn reports_server_lost_before_results() {
     control
         .write_all(&OMNI.encode_response(&response))
         .expect("the client reads");
-    let (mut data, _) = data.accept().expect("the client sends");
+    let (data, _) = data.accept().expect("the client sends");
     let mut discarded = vec![0; 65_536];
-    while data.read(&mut discarded).is_ok_and(|length| length > 0) {}
+    while data.receive(&mut discarded).is_ok_and(|length| length > 0) {}
     drop((control, data));
     assert_reports_loss(client, "a death before the results");
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use netperf::wire::{Classic, Request, TestRequest};
 use rustix::process::Signal;
 use testkit::{
-    Requirement, Server, TestCase, TestProcess, copy_linerate, linerate_path, linerate_with_args,
-    short_path_dir, wait_until, with_prefix,
+    Receive, Requirement, Server, TestCase, TestProcess, copy_linerate, linerate_path,
+    linerate_with_args, short_path_dir, wait_until, with_prefix,
 };
 
 use super::raw::{RawClient, SetOnDrop};
@@ -207,7 +207,7 @@ fn refuses_link() {
     victim
         .set_nonblocking(true)
         .expect("the socket becomes non-blocking");
-    assert!(victim.recv(&mut [0; 10]).is_err());
+    assert!(victim.receive(&mut [0; 10]).is_err());
     assert_becomes_empty(server_directory.path(), "a refusal");
 }
 
@@ -243,7 +243,7 @@ fn refuses_socket_of_another_user() {
     assert_eq!(raw.receive_refusal(), Ok(EACCES), "{}", server.log());
     data.set_nonblocking(true)
         .expect("the socket becomes non-blocking");
-    assert!(data.recv(&mut [0; 10]).is_err());
+    assert!(data.receive(&mut [0; 10]).is_err());
 }
 
 /// The client's path leads to another file in the server's mount namespace.

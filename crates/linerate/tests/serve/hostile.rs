@@ -1,6 +1,6 @@
 //! Hostile bytes, which are mutated recordings, at every port during tests of honest clients.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
 use testkit::Requirement::Namespaces;
 use testkit::fuzz::{choose, damage};
-use testkit::{TestCase, run_in_parallel, test_case};
+use testkit::{Receive, TestCase, run_in_parallel, test_case};
 
 use super::{
     MAX_GROWTH_KIB, PORTS, SESSION_TIMEOUT, Serving, TIMEOUT, assert_log_matches, is_honest, size,
@@ -135,7 +135,7 @@ fn send_stream(from: Ipv4Addr, port: u16, bytes: &[u8], rng: &mut SmallRng) -> O
     let _ = stream.write_all(bytes);
     if rng.random_bool(0.2) {
         let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
-        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.receive(&mut [0; 4096]);
     }
     Some(())
 }

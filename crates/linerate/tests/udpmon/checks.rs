@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 
 use rustix::process::Signal;
 use testkit::{
-    ProcessOutput, Relay, RelayAction, RelayDirection, TestCase, run_in_parallel, test_cases,
-    wait_until,
+    ProcessOutput, Receive, Relay, RelayAction, RelayDirection, TestCase, run_in_parallel,
+    test_cases, wait_until,
 };
 
 use udpmon::wire::{Command, MessageBlock};
@@ -307,7 +307,7 @@ fn ends_session_of_closed_requester() {
         let sent = socket.send_to(&request.encode(), ("127.0.0.1", server.port));
         sent.expect("the responder listens");
     };
-    let await_answer = || socket.recv(&mut [0; 2048]).expect("an answer");
+    let await_answer = || socket.receive(&mut [0; 2048]).expect("an answer");
     // The responder answers TESTEND without a session once it has started all its threads.
     send(Command::TestEnd);
     await_answer();

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use testkit::{TestCase, Transcript, test_cases};
+use testkit::{Receive, TestCase, Transcript, test_cases};
 
 use super::block::{self, command, offset, read_i64, read_u32};
 use super::recordings::{self, Objects};
@@ -121,7 +121,7 @@ impl Replay {
             // The recording of `req` ends before the reply to TESTEND.
             if has_reply || command(&packet.bytes) == block::TESTEND {
                 let mut reply = vec![0; 1 << 16];
-                let count = socket.recv(&mut reply);
+                let count = socket.receive(&mut reply);
                 let context = || format!("{}, {:#x}", run.name, command(&packet.bytes));
                 reply.truncate(count.unwrap_or_else(|error| panic!("{}: {error}", context())));
                 exchanges.push((packet.bytes.clone(), reply));
@@ -278,7 +278,7 @@ fn answers_handmade_requests() {
         socket.set_read_timeout(Some(TIMEOUT)).expect("not zero");
         socket.send(request).expect("loopback");
         let mut reply = vec![0; 1 << 16];
-        let count = socket.recv(&mut reply).ok()?;
+        let count = socket.receive(&mut reply).ok()?;
         reply.truncate(count);
         Some(reply)
     };
@@ -328,7 +328,7 @@ fn answers_handmade_requests() {
             let mut reply = reply.expect("a running server");
             if reply.len() != 208 {
                 assert!(reply.iter().all(|byte| *byte == 0), "{object:#x}, {index}");
-                let count = other_port.recv(&mut reply).expect("the counts");
+                let count = other_port.receive(&mut reply).expect("the counts");
                 assert_eq!(count, 208);
             }
         }

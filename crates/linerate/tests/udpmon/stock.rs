@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::ReceiveFrom;
 
 use super::block::{self, command, offset, read_i64, read_u32, write_i64, write_u32};
 
@@ -52,7 +53,7 @@ impl Responder {
         let serve = move || {
             let mut buffer = vec![0; 1 << 16];
             while !stop.load(Relaxed) {
-                let Ok((count, from)) = socket.recv_from(&mut buffer) else {
+                let Ok((count, from)) = socket.receive_from(&mut buffer) else {
                     continue;
                 };
                 let now = Instant::now();

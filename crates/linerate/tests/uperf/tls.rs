@@ -1,13 +1,13 @@
 //! Data over TLS.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use testkit::{
-    LOOPBACK_HOSTS, ProcessOutput, Profile, Server, TestCase, UperfMaster, free_port, is_listening,
-    linerate_with_args, read_profiles, run, short_path_dir, wait_until,
+    LOOPBACK_HOSTS, ProcessOutput, Profile, Receive, Server, TestCase, UperfMaster, free_port,
+    is_listening, linerate_with_args, read_profiles, run, short_path_dir, wait_until,
 };
 
 use super::{assert_ends_agree, request_profile};
@@ -294,7 +294,7 @@ fn run_disturbed(
         });
         let mut disturb = Some(disturb);
         let mut message = [0; 4096];
-        while let Ok(length @ 1..) = (&to_slave).read(&mut message) {
+        while let Ok(length @ 1..) = (&to_slave).receive(&mut message) {
             if let Some(disturb) = disturb.take_if(|_| is_listening(port)) {
                 disturb(TcpStream::connect(("127.0.0.1", port)).expect("the slave listens"));
             }
