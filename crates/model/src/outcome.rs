@@ -382,6 +382,25 @@ pub struct CpuUse {
     pub busy_percent_per_cpu: Vec<(u32, f64)>,
 }
 
+impl CpuUse {
+    /// Whether all shares can be percentages. A peer may report anything; its clock ticks may round
+    /// a share to slightly more than 100.
+    pub fn is_possible(&self) -> bool {
+        let shares = [
+            self.busy_percent,
+            self.user_percent,
+            self.system_percent,
+            self.iowait_percent,
+            self.irq_percent,
+            self.softirq_percent,
+            self.steal_percent.unwrap_or_default(),
+        ];
+        let cpus = self.peak.iter().chain(&self.busy_percent_per_cpu);
+        let mut all = shares.iter().chain(cpus.map(|(_, share)| share));
+        all.all(|share| (0.0..=101.0).contains(share))
+    }
+}
+
 /// Method of measuring CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

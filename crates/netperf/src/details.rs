@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use model::Side;
+use model::{CpuUse, Side};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,11 +35,13 @@ impl Details {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Parses the document; `None` if it is invalid.
+    /// Parses the document; `None` if it is invalid. Impossible CPU time is unavailable.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let mut document = serde_json::from_slice(bytes).ok()?;
         escape(&mut document);
-        serde_json::from_value(document).ok()
+        let mut details: Self = serde_json::from_value(document).ok()?;
+        details.side.cpu = details.side.cpu.filter(CpuUse::is_possible);
+        Some(details)
     }
 }
 
@@ -55,7 +57,7 @@ fn escape(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use model::{HostFacts, Interface, Traffic};
+    use model::{CpuMethod, HostFacts, Interface, Traffic};
 
     use super::*;
 
@@ -94,6 +96,32 @@ mod tests {
         let received = Details::from_json(&details.to_json()).expect("the document is valid");
         let model = received.side.host.and_then(|host| host.cpu_model);
         assert_eq!(model.as_deref(), Some(r"a\nTHROUGHPUT=1\x1b[2J\x7f\u{9b}"));
+    }
+
+    #[test]
+    fn impossible_cpu_time_is_unavailable() {
+        for (busy_percent, is_available) in [(99.5, true), (1e30, false), (-3.0, false)] {
+            let cpu = CpuUse {
+                busy_percent,
+                user_percent: 0.0,
+                system_percent: 0.0,
+                iowait_percent: 0.0,
+                irq_percent: 0.0,
+                softirq_percent: 0.0,
+                steal_percent: None,
+                cpus: 1,
+                peak: None,
+                method: CpuMethod::ProcStat,
+                busy_percent_per_cpu: Vec::new(),
+            };
+            let side = Side {
+                cpu: Some(cpu),
+                ..Side::default()
+            };
+            let received = Details::from_json(&Details::from_side(side, 0, None).to_json());
+            let cpu = received.expect("a valid document").side.cpu;
+            assert_eq!(cpu.is_some(), is_available, "{busy_percent}");
+        }
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl PeerReport {
         // A linerate server reports a negative value if the time is unavailable.
         let utilisation = results.cpu_utilisation;
         let is_available = self.measures_cpu() && utilisation.is_finite() && utilisation >= 0.0;
-        self.cpu = is_available.then(|| cpu_use(results));
+        let cpu = is_available.then(|| cpu_use(results));
+        self.cpu = cpu.filter(CpuUse::is_possible);
         self.counts = match request {
             Request::Classic(test, request) => {
                 let sizes = [
@@ -261,6 +262,7 @@ mod tests {
             (-1.0, None),
             (f32::NAN, None),
             (f32::INFINITY, None),
+            (1e30, None),
         ] {
             let response = TestResponse {
                 flags: Flags::MEASURE_CPU,

@@ -1,6 +1,7 @@
 //! Runs one test, from the request to the results.
 
 use std::ffi::OsStr;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use model::{
     Workload,
 };
 use sys::{Address, LlcAddress};
+use units::Bytes;
 
 use super::ClientError;
 use super::control::{QUEUE_TIMEOUT, ServerConnection, ServerDescription};
@@ -43,6 +45,7 @@ pub(super) fn run_test(
     let request = build_request(settings, &endpoints, local.setup());
     let mut frame = request.encode(settings.flow.remote.cpu);
     client_capability(settings).write_into(&mut frame);
+    let requested = Instant::now();
     control.send(&frame)?;
 
     let response_frame = control.receive()?;
@@ -109,11 +112,16 @@ pub(super) fn run_test(
         // The server received until the end mark, which waited in the same queues as the data.
         outcome.local.elapsed = outcome.local.elapsed.max(report.elapsed);
     }
+    let reported = report.side();
+    let detailed = details.as_ref().map(|details| &details.side);
+    for peer in iter::once(&reported).chain(detailed) {
+        check_peer(plan, &outcome.local.counts, peer, requested.elapsed())?;
+    }
     outcome.local.host = Some(engine::host_facts(local_ip(control)));
     outcome.remote = Some(Side {
         // The details, if any, replace this name by one with a version.
         program: peer_capability.map(|_| crate::PROGRAM_NAME.to_owned()),
-        ..report.side()
+        ..reported
     });
     warnings::add_peer_details(
         &mut outcome,
@@ -273,7 +281,12 @@ fn receive_results(
         control.receive()?
     };
     add_results(request, report, counts, &frame)?;
-    check_results(&settings.flow, report, counts)?;
+    let TestResults { elapsed, bytes, .. } = report.results;
+    if !(elapsed >= 0.0 && elapsed.is_finite() && bytes >= 0.0 && bytes.is_finite()) {
+        return Err(ClientError::Failed(format!(
+            "the server reported impossible results: {bytes} bytes in {elapsed} s"
+        )));
+    }
     if has_details && !opens_connections {
         // Without details, the results still count.
         is_requested = control.send(&Request::Details.encode(None)).is_ok();
@@ -311,23 +324,39 @@ fn add_results(
     Ok(())
 }
 
-/// Rejects results that cannot be.
-fn check_results(plan: &FlowPlan, report: &PeerReport, counts: &Counts) -> Result<(), ClientError> {
-    let TestResults { elapsed, bytes, .. } = report.results;
-    let only_sends = plan.workload == Workload::send() && !plan.transport.has_datagrams();
-    let received = report.counts.received;
-    let is_possible = elapsed.is_finite()
-        && elapsed >= 0.0
-        && bytes.is_finite()
-        && bytes >= 0.0
-        && (!only_sends || received <= counts.sent);
-    if is_possible {
+/// Rejects measurements of the server that cannot be, in its results or its details. `longest` is
+/// the time since the request.
+fn check_peer(
+    plan: &FlowPlan,
+    local: &Counts,
+    peer: &Side,
+    longest: Duration,
+) -> Result<(), ClientError> {
+    /// The network may copy datagrams, and a transaction may end in the middle.
+    const MAX_COPIES: u64 = 16;
+    const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
+    let Bytes(sent) = local.sent;
+    let is_stream = plan.workload == Workload::send() && !plan.transport.has_datagrams();
+    let most = if is_stream {
+        sent
+    } else {
+        let copies = sent.saturating_mul(MAX_COPIES);
+        copies.saturating_add(MAX_UNCOUNTED_BYTES)
+    };
+    let Bytes(received) = peer.counts.received;
+    // The clocks of two hosts differ by less than one percent.
+    let longest = longest + longest / 100 + Duration::from_millis(100);
+    let elapsed = peer.elapsed.unwrap_or_default();
+    let figures = if received > most {
+        format!("it received {received} bytes of {sent}")
+    } else if elapsed > longest {
+        let [elapsed, longest] = [elapsed, longest].map(|time| time.as_secs_f64());
+        format!("its test took {elapsed:.3} s of {longest:.3} s")
+    } else {
         return Ok(());
-    }
+    };
     Err(ClientError::Failed(format!(
-        "the server reported impossible results: it received {} bytes of {} in {elapsed} s",
-        received.0.max(bytes as u64),
-        counts.sent.0
+        "the server reported impossible results: {figures}"
     )))
 }
 
@@ -358,7 +387,6 @@ mod tests {
     use rand::Rng;
     use rand::seq::IndexedRandom;
     use stats::Histogram;
-    use units::Bytes;
 
     use super::*;
     use crate::client::request::LocalSetup;
@@ -385,26 +413,26 @@ mod tests {
     }
 
     #[test]
-    fn results_must_be_possible() {
+    fn counts_of_the_peer_must_be_possible() {
         let plan = FlowPlan::new(model::Transport::Tcp, Workload::send());
         let sent = Counts {
             sent: Bytes(1000),
             ..Counts::default()
         };
-        for (elapsed, bytes, is_possible) in [
-            (1.0, 1000.0, true),
-            (0.0, 0.0, true),
-            (1.0, 1001.0, false),
-            (1.0, -1.0, false),
-            (1.0, f64::INFINITY, false),
-            (-1.0, 1000.0, false),
-            (f32::NAN, 1000.0, false),
+        let second = Duration::from_secs(1);
+        for (elapsed, received, is_possible) in [
+            (second, 1000, true),
+            (Duration::ZERO, 0, true),
+            (second, 1001, false),
+            (second * 2, 1000, false),
         ] {
-            let mut report = PeerReport::without_control();
-            (report.results.elapsed, report.results.bytes) = (elapsed, bytes);
-            report.counts.received = Bytes(bytes as u64);
-            let result = check_results(&plan, &report, &sent);
-            assert_eq!(result.is_ok(), is_possible, "{elapsed} {bytes}: {result:?}");
+            let mut peer = Side {
+                elapsed: Some(elapsed),
+                ..Side::default()
+            };
+            peer.counts.received = Bytes(received);
+            let result = check_peer(&plan, &sent, &peer, second);
+            assert_eq!(result.is_ok(), is_possible, "{received}: {result:?}");
         }
     }
 

@@ -7,7 +7,7 @@ macro_rules! linerate_selectors {
         $expand! {
             "WARNINGS" ["Warnings"] |f| Some(warnings(f)),
             "LATE_DATAGRAMS" ["Late", "Datagrams"] |f| int(late_datagrams(f).map_or(-1, |late| late as i64)),
-            "LOST_DATAGRAMS" ["Lost", "Datagrams"] |f| int(lost_datagrams(f).unwrap_or(-1)),
+            "LOST_DATAGRAMS" ["Lost", "Datagrams"] |f| int(lost_datagrams(f).map_or(-1, |lost| lost as i64)),
             "DROPPED_DATAGRAMS" ["Datagrams", "Dropped By", "Receiver's", "Socket"] |f| int(dropped_datagrams(f).map_or(-1, |dropped| dropped as i64)),
             "LOCAL_DATAGRAMS_PER_CALL" ["Local", "Datagrams", "Per Call"] |f| datagrams_per_call(local_side(f)),
             "REMOTE_DATAGRAMS_PER_CALL" ["Remote", "Datagrams", "Per Call"] |f| datagrams_per_call(remote_side(f)),

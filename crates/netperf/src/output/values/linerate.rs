@@ -1,6 +1,6 @@
 //! The values of the selectors that stock lacks.
 
-use model::{EndpointPlan, PacingResult, Side, Warning, Workload};
+use model::{Counts, EndpointPlan, PacingResult, Side, Warning, Workload};
 use stats::HistogramSummary;
 
 use super::{FormatValue, fixed, int, interface, values};
@@ -89,17 +89,22 @@ fn late_datagrams(f: &Figures<'_>) -> Option<u64> {
 }
 
 /// Returns the number of datagrams that the peer never received, neither in time nor late.
-fn lost_datagrams(f: &Figures<'_>) -> Option<i64> {
+fn lost_datagrams(f: &Figures<'_>) -> Option<u64> {
     sends_one_way_datagrams(f).then_some(())?;
-    let remote = f.run.outcome.remote.as_ref()?;
-    let received = remote.counts.receive_calls + remote.counts.receive_calls_late;
-    Some(f.counts().send_calls as i64 - received as i64)
+    let Counts {
+        receive_calls,
+        receive_calls_late,
+        ..
+    } = f.run.outcome.remote.as_ref()?.counts;
+    let received = receive_calls.saturating_add(receive_calls_late);
+    // A network that copies datagrams lets more arrive than were sent.
+    Some(f.counts().send_calls.saturating_sub(received))
 }
 
 /// Returns the number of lost datagrams that the receiver's socket dropped, rather than the path.
 /// The socket may have dropped the datagram that ends the test, too, so losses limit the number.
 fn dropped_datagrams(f: &Figures<'_>) -> Option<u64> {
-    let lost = u64::try_from(lost_datagrams(f)?).unwrap_or(0);
+    let lost = lost_datagrams(f)?;
     let dropped = f.run.outcome.remote.as_ref()?.socket.dropped?;
     Some(dropped.min(lost))
 }
