@@ -78,8 +78,10 @@ pub(crate) enum DatagramCounter {
     Jitter,
     Delays,
     /// In nanoseconds, signed.
+    FirstDelay,
+    /// Sum of the differences from the first delay in nanoseconds, signed.
     DelaySum,
-    /// In square microseconds, as the bits of an f64.
+    /// Sum of their squares in square microseconds, as the bits of an f64.
     DelaySquares,
     /// In nanoseconds, signed.
     MinDelay,
@@ -194,6 +196,7 @@ impl Counters {
         let get = |counter: DatagramCounter| line.0[counter as usize].load(Relaxed);
         let delays = DelaySums {
             count: get(DatagramCounter::Delays),
+            first_ns: get(DatagramCounter::FirstDelay) as i64,
             sum_ns: get(DatagramCounter::DelaySum) as i64,
             squares_us2: f64::from_bits(get(DatagramCounter::DelaySquares)),
             extremes_ns: extremes(
@@ -358,11 +361,16 @@ impl DatagramWriter<'_> {
     /// Adds a delay.
     #[inline]
     pub(crate) fn add_delay(self, delay_ns: i64) {
-        let micros = delay_ns as f64 / 1e3;
+        if self.counter(DatagramCounter::Delays).load(Relaxed) == 0 {
+            self.set(DatagramCounter::FirstDelay, delay_ns as u64);
+        }
+        let first_ns = self.counter(DatagramCounter::FirstDelay).load(Relaxed) as i64;
+        let difference_ns = delay_ns.wrapping_sub(first_ns);
+        let micros = difference_ns as f64 / 1e3;
         let squares = f64::from_bits(self.counter(DatagramCounter::DelaySquares).load(Relaxed));
         let squares = squares + micros * micros;
         self.set(DatagramCounter::DelaySquares, squares.to_bits());
-        self.add(DatagramCounter::DelaySum, delay_ns as u64);
+        self.add(DatagramCounter::DelaySum, difference_ns as u64);
         self.add(DatagramCounter::Delays, 1);
         let (min, max) = (
             self.counter(DatagramCounter::MinDelay),

@@ -129,7 +129,7 @@ fn is_possible_latency_report(latency: &LatencyReport, report: &ServerReport) ->
     if latency.count == 0 {
         return true;
     }
-    let mean_us = latency.sum_us / i64::from(latency.count);
+    let mean_us = latency.mean_us() as i64;
     let per_second = f64::from(latency.packets_per_second);
     let is_possible = |us: i64| is_possible_latency(us.saturating_mul(1000));
     is_possible(latency.min_us)
@@ -273,6 +273,14 @@ mod tests {
         ] {
             assert!(!is_possible(&wrong), "{wrong:?}");
         }
+        // A clock that began in 1970: the sum exceeds its field.
+        let decades = with_latency(|latency| {
+            let mean_us = 1_800_000_000_000_000;
+            (latency.min_us, latency.max_us) = (mean_us - 10, mean_us + 10);
+            (latency.mean_us, latency.sum_us) = (mean_us, 38 * mean_us);
+        });
+        let decoded = ServerReport::decode(&decades.encode()).unwrap();
+        assert!(is_possible(&decoded), "{decoded:?}");
         let hidden = ServerReport {
             is_enhanced: false,
             ..with_latency(|latency| latency.max_us = i64::MAX)

@@ -252,14 +252,17 @@ pub struct HighestNumberCounts {
     pub missing: u64,
 }
 
-/// Sums of delays, for an interval's mean and deviation. Delays may be negative.
+/// Sums of delays, for an interval's mean and deviation. Delays may be negative. They include the
+/// difference of two clocks, which may be decades, so that a sum of whole delays would overflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySums {
     /// Datagrams with a timestamp.
     pub count: u64,
-    /// Sum of the delays, in nanoseconds.
+    /// The first delay of the test, in nanoseconds.
+    pub first_ns: i64,
+    /// Sum of the differences from the first delay, in nanoseconds.
     pub sum_ns: i64,
-    /// Sum of the squares, in square microseconds.
+    /// Sum of the squares of these differences, in square microseconds.
     pub squares_us2: f64,
     /// Smallest and largest delay in nanoseconds; in a sample, since the previous sample.
     pub extremes_ns: Option<(i64, i64)>,
@@ -286,6 +289,7 @@ impl DatagramCounts {
             },
             delays: DelaySums {
                 count: self.delays.count.saturating_sub(earlier.delays.count),
+                first_ns: self.delays.first_ns,
                 sum_ns: self.delays.sum_ns.wrapping_sub(earlier.delays.sum_ns),
                 squares_us2: self.delays.squares_us2 - earlier.delays.squares_us2,
                 extremes_ns: self.delays.extremes_ns,
@@ -316,8 +320,9 @@ impl DelaySums {
     /// Returns the mean and the standard deviation in nanoseconds; `None` without delays.
     pub fn mean_and_deviation_ns(&self) -> Option<(f64, f64)> {
         let count = self.count as f64;
-        let mean_ns = self.sum_ns as f64 / count;
-        let variance_ns2 = self.squares_us2 * 1e6 / count - mean_ns * mean_ns;
+        let difference_ns = self.sum_ns as f64 / count;
+        let mean_ns = self.first_ns as f64 + difference_ns;
+        let variance_ns2 = self.squares_us2 * 1e6 / count - difference_ns * difference_ns;
         (self.count > 0).then(|| (mean_ns, variance_ns2.max(0.0).sqrt()))
     }
 }
@@ -457,11 +462,16 @@ mod tests {
 
     #[test]
     fn interval_delays_are_differences_of_sums() {
-        let sums = |delays_us: &[i64]| DelaySums {
-            count: delays_us.len() as u64,
-            sum_ns: delays_us.iter().sum::<i64>() * 1000,
-            squares_us2: delays_us.iter().map(|us| (us * us) as f64).sum(),
-            extremes_ns: None,
+        let sums = |delays_us: &[i64]| {
+            let first_us = delays_us.first().copied().unwrap_or_default();
+            let differences = delays_us.iter().map(|us| us - first_us);
+            DelaySums {
+                count: delays_us.len() as u64,
+                first_ns: first_us * 1000,
+                sum_ns: differences.clone().sum::<i64>() * 1000,
+                squares_us2: differences.map(|us| (us * us) as f64).sum(),
+                extremes_ns: None,
+            }
         };
         let counts = |delays| DatagramCounts {
             delays,

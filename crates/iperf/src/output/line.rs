@@ -511,7 +511,7 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
             let millis = |us: i64| us as f64 / 1e3;
             let squares = f64::from(latency.squares[0]) + f64::from(latency.squares[1]) / 1e6;
             let stats = DelayStats {
-                mean_ms: millis(latency.sum_us) / count,
+                mean_ms: latency.mean_us() / 1e3,
                 min_ms: millis(latency.min_us),
                 max_ms: millis(latency.max_us),
                 deviation_ms: (squares / count).sqrt() / 1e3,

@@ -427,7 +427,10 @@ fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
     let counts = side.datagrams.unwrap_or_default();
     let number_counts = counts.highest_number_counts;
     let elapsed = side.elapsed.unwrap_or_default();
-    let (mean, deviation) = counts.delays.mean_and_deviation_ns().unwrap_or_default();
+    let delays = &counts.delays;
+    let (_, deviation) = delays.mean_and_deviation_ns().unwrap_or_default();
+    let sum_ns = i128::from(delays.first_ns) * i128::from(delays.count) + i128::from(delays.sum_ns);
+    let mean_ns = sum_ns / i128::from(delays.count.max(1));
     let (min_ns, max_ns) = counts.delays.extremes_ns.unwrap_or_default();
     let squares_us2 = (deviation / 1e3).powi(2) * counts.delays.count as f64;
     let seconds = elapsed.as_secs_f64();
@@ -443,8 +446,8 @@ fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
         latency: Some(LatencyReport {
             min_us: min_ns / 1000,
             max_us: max_ns / 1000,
-            sum_us: counts.delays.sum_ns / 1000,
-            mean_us: mean as i64 / 1000,
+            sum_us: (sum_ns / 1000) as i64,
+            mean_us: (mean_ns / 1000) as i64,
             squares: [squares_us2 as u32, (squares_us2.fract() * 1e6) as u32],
             variance_delta: [0; 2],
             count: u32::try_from(counts.delays.count).unwrap_or(u32::MAX),

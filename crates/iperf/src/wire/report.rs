@@ -54,6 +54,20 @@ const ENHANCED: u32 = 0x4000_0000;
 /// Flag: the counters have 64 bits.
 const WIDE: u32 = 0x0800_0000;
 
+impl LatencyReport {
+    /// Returns the mean in microseconds, without latencies 0. The sum has 32 bits of seconds, which
+    /// two latencies exceed if the clocks differ by decades. The mean then comes from its own field.
+    pub fn mean_us(&self) -> f64 {
+        let largest = self.min_us.unsigned_abs().max(self.max_us.unsigned_abs());
+        let largest_sum = u128::from(largest) * u128::from(self.count);
+        if largest_sum <= i32::MAX as u128 * 1_000_000 {
+            self.sum_us as f64 / f64::from(self.count.max(1))
+        } else {
+            self.mean_us as f64
+        }
+    }
+}
+
 impl ServerReport {
     /// The length in bytes of the answer to a datagram with a 64-bit number.
     pub const LEN: usize = 128;
