@@ -7,9 +7,6 @@ use super::test::from_tenths;
 use crate::result::StockCounts;
 use crate::wire::{MessageBlock, ResponderDetails};
 
-/// The maximum number of datagrams that may arrive within the resolution of the responder's clock.
-const MAX_AT_ONCE: u64 = 8;
-
 /// The maximum ratio of the responder's time to this host's. Stock calibrates its clock in a moment,
 /// so it may be inaccurate.
 const MAX_CLOCK_RATIO: u32 = 2;
@@ -39,7 +36,8 @@ pub(super) fn counts(
             "{received} received, {lost} skipped and {bad_order} late or repeated datagrams of {sent} sent"
         )
     })?;
-    let has_time = !counts.elapsed.is_zero() || received - bad_order <= MAX_AT_ONCE;
+    // A receive call takes longer than the unit of this time.
+    let has_time = !counts.elapsed.is_zero() || received - bad_order <= 1;
     let is_within_test = counts.elapsed <= elapsed.saturating_mul(MAX_CLOCK_RATIO);
     check(
         statistics.first_to_last >= 0 && has_time && is_within_test,
@@ -111,6 +109,7 @@ mod tests {
             (1, 0, 2, 9000, false),
             (u32::MAX, u32::MAX, u32::MAX, 9000, false),
             (10, 0, 0, 0, false),
+            (2, 0, 0, 0, false),
             (10, 0, 0, -1, false),
             (10, 0, 0, 10_000_000, true),
             (10, 0, 0, 30_000_000, false),
