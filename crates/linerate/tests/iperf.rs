@@ -210,6 +210,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         ends_a_reverse_udp_test_if_the_port_is_closed,
         reports_a_flow_from_its_first_datagram,
         increments_addresses_and_ports_per_flow,
+        reports_flow_without_a_port,
         server_runs_in_real_time,
     ]);
     test_cases
@@ -704,6 +705,18 @@ fn increments_addresses_and_ports_per_flow() {
             assert!(done.stdout.lines().any(has_all), "{parts:?} {done:#?}");
         }
     }
+}
+
+/// The flow without a port is reported. The other one runs.
+fn reports_flow_without_a_port() {
+    let server = TestProcess::start(&mut command(Program::Ours, "-s -p 65535"));
+    assert!(wait_until(TIMEOUT, || is_listening(u16::MAX)));
+    let line = "-c 127.0.0.1 -p 65535 -P 2 --incr-dstport -n 1000 -l 1000";
+    let done = testkit::run(command(Program::Ours, line), TIMEOUT).unwrap();
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert_eq!(done.stderr, "65536 is not a port\n", "{done:#?}");
+    assert!(done.stdout.contains("1000 Bytes"), "{done:#?}");
+    drop(server);
 }
 
 /// The 41st field of proc_pid_stat(5) is the policy; 2 is SCHED_RR.

@@ -17,6 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn test_cases() -> Vec<TestCase> {
     test_cases![
         client_rejects_invalid_results,
+        client_rejects_datagrams_without_bytes,
         client_reports_error_without_number,
         client_prints_no_control_characters_of_server,
         server_rejects_invalid_results,
@@ -136,6 +137,41 @@ fn client_rejects_invalid_results() {
 }
 
 /// A server sends SERVER_ERROR with none, or with a part, of its numbers.
+/// The server of a reverse UDP test claims more datagrams than its bytes can be.
+fn client_rejects_datagrams_without_bytes() {
+    for (packets, stderr) in [
+        (8, ""),
+        (
+            1_000_000,
+            "iperf3: error - unable to receive results: stream 1 has more datagrams than its bytes\n",
+        ),
+    ] {
+        let server = iperf3_script::Server::listen();
+        let line = format!("-c 127.0.0.1 -p {} -u -R -t 1 -l 1000", server.port);
+        let client = TestProcess::start(&mut our_iperf3(&line));
+        let mut session = server.accept();
+        session.control.send_state(ControlState::ParamExchange);
+        session.control.read_json();
+        let (stream, _) = server.accept_udp_stream(&mut session);
+        session.start_test();
+        for number in 1..=8_u32 {
+            let mut datagram = [0; 1000];
+            datagram[8..12].copy_from_slice(&number.to_be_bytes());
+            stream.send(&datagram).unwrap();
+        }
+        session.control.await_state(ControlState::TestEnd);
+        session.control.send_state(ControlState::ExchangeResults);
+        session.control.read_json();
+        let results = RESULTS.replace("\"bytes\":0", "\"bytes\":8000");
+        let results = results.replace("\"packets\":0", &format!("\"packets\":{packets}"));
+        session.control.send(&add_length_prefix(&results));
+        session.control.send_state(ControlState::DisplayResults);
+        let client = client.finish(TIMEOUT);
+        assert_eq!(client.stderr, stderr, "{}", client.stdout);
+        assert_eq!(client.code, Some(i32::from(!stderr.is_empty())));
+    }
+}
+
 fn client_reports_error_without_number() {
     for (numbers, error) in [
         (

@@ -78,6 +78,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_killed_and_stopped_servers,
         server_reports_its_end_to_silent_clients,
         client_reports_interrupt,
+        client_counts_nothing_before_its_test,
     ];
     test_cases.extend(test_cases![
         needing &[Program("iperf3")];
@@ -423,6 +424,37 @@ fn client_reports_interrupt() {
             assert_eq!(client.code, Some(0), "{context}");
         }
     }
+}
+
+/// A client that is interrupted in the omitted time has measured nothing.
+fn client_counts_nothing_before_its_test() {
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    for options in ["-u -R -b 1M", "-u -b 1M", "-R", ""] {
+        let line = format!(
+            "-c 127.0.0.1 -p {} -O 30 -t 1 -i 0.1 -J {options}",
+            server.port
+        );
+        let client = TestProcess::start(&mut our_iperf3(&line));
+        let before = server.stdout().matches("(omitted)").count();
+        let has_data = || server.stdout().matches("(omitted)").count() > before;
+        assert!(
+            testkit::wait_until(SHORT_TIMEOUT, has_data),
+            "{options}: {}",
+            server.log()
+        );
+        client.signal(Signal::INT);
+        let client = client.finish(SHORT_TIMEOUT);
+        let document: Value = serde_json::from_str(&client.stdout).expect(options);
+        let end = &document["end"];
+        let sums = ["sum", "sum_sent", "sum_received"].map(|name| &end[name]);
+        for sum in sums.iter().filter(|sum| sum.is_object()) {
+            assert_eq!(sum["bytes"], 0, "{options}: {end:#}");
+            let packets = &sum["packets"];
+            assert!(packets.is_null() || *packets == 0, "{options}: {end:#}");
+        }
+        assert!(end["sum_received"].is_object(), "{options}: {document:#}");
+    }
+    server.terminate();
 }
 
 fn client_reports_killed_and_stopped_servers() {
