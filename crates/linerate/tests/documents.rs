@@ -1,6 +1,8 @@
 //! The JSON document and the HTML page of every command. All documents have one schema, and pages
 //! load no other resources.
 
+mod figures;
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,12 +12,13 @@ use serde_json::Value;
 use sha2::Digest as _;
 use testkit::{
     Profile, Server, TestCase, TestProcess, free_port, linerate_with_args, run, wait_until,
+    with_prefix,
 };
 
 use crate::iperf::is_bound_to_udp;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    testkit::test_cases![
+    let mut test_cases = testkit::test_cases![
         documents_of_run,
         documents_of_netperf,
         documents_of_uperf,
@@ -24,7 +27,9 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         documents_of_udpmon,
         json_is_refused_where_it_has_no_use,
         pages_load_nothing,
-    ]
+    ];
+    test_cases.extend(with_prefix("figures", figures::test_cases()));
+    test_cases
 }
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ pub struct FlowOutcome {
     /// Start relative to the first flow's start, by the monotonic clock.
     #[serde(rename = "started_after_ns", with = "nanos")]
     pub started_after: Duration,
-    /// Duration of its measured phase.
+    /// Duration of its measured phase; [`Outcome::arrival_time`].
     #[serde(rename = "elapsed_ns", with = "crate::outcome::optional_nanos")]
     pub elapsed: Option<Duration>,
     /// Payload that arrived in time, at either end; `None` if the peer did not report it.
@@ -35,7 +35,7 @@ impl FlowOutcome {
         Self {
             inbound: receives && !sends,
             started_after,
-            elapsed: outcome.local.elapsed,
+            elapsed: outcome.arrival_time(),
             arrived: match (sends, receives) {
                 (false, _) => Some(local_received),
                 (true, false) => remote_received(),

@@ -75,6 +75,10 @@ pub struct TransactionOutcome {
     /// For a transaction of one direction, the bytes that the receiving end received, if known.
     #[serde(rename = "arrived_bytes")]
     pub arrived: Option<Bytes>,
+    /// Time from the end of the sending end to that of the receiving one, if the data of this end may
+    /// have arrived in it.
+    #[serde(rename = "arrival_delay_ns", with = "nanos")]
+    pub arrival_delay: Duration,
     /// Times of rounds, if recorded.
     pub times: Option<ExecutionTimes>,
     /// Distribution of the rounds' times, if recorded.

@@ -88,6 +88,16 @@ impl Outcome {
         }
     }
 
+    /// Returns the time in which the data arrived. A peer that receives may count data for longer
+    /// than this end sends, for example until the end of a queue on the path.
+    pub fn arrival_time(&self) -> Option<Duration> {
+        let is_upload = self.plan.sends() && !self.plan.receives();
+        let remote = self.remote.as_ref();
+        let remote = remote.filter(|_| is_upload || self.plan.is_bidirectional());
+        let local = self.local.elapsed?;
+        Some(local.max(remote.and_then(|side| side.elapsed).unwrap_or_default()))
+    }
+
     /// Computes the figures of the packet records; `None` without records. The time is proportional
     /// to their number.
     pub fn packet_figures(&self) -> Option<PacketFigures> {

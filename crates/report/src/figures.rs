@@ -11,8 +11,8 @@ use units::{BitRate, Bytes};
 /// end did not report it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestFigures {
-    /// Payload that arrived within the test's time, divided by that time; for bulk transfers.
-    /// Without loss, this is the throughput of RFC 1242.
+    /// Payload that arrived within the test's time, divided by [`Outcome::arrival_time`]; for bulk
+    /// transfers. Without loss, this is the throughput of RFC 1242.
     pub throughput_bps: Option<BitRate>,
     /// Payload that send calls accepted, divided by the test's time; for datagrams only, because a
     /// stream delivers all accepted data.
@@ -45,8 +45,8 @@ pub struct TestFigures {
 /// The derived figures of one transaction of a group. Unavailable figures are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TransactionFigures {
-    /// Payload that arrived at either end, divided by the transaction's time; for one-way
-    /// transfers.
+    /// Payload that arrived at either end, divided by the transaction's time and the delay of the
+    /// arrival; for one-way transfers.
     pub throughput_bps: Option<BitRate>,
     /// Payload sent in datagrams, divided by the transaction's time; for one-way transfers.
     pub offered_bps: Option<BitRate>,
@@ -69,7 +69,7 @@ impl TransactionFigures {
             throughput_bps: transaction
                 .arrived
                 .filter(|_| is_one_way)
-                .and_then(|bytes| bytes.rate_over(elapsed)),
+                .and_then(|bytes| bytes.rate_over(elapsed + transaction.arrival_delay)),
             offered_bps: (is_one_way && transaction.has_datagrams && counts.sent > Bytes(0))
                 .then(|| counts.sent.rate_over(elapsed))
                 .flatten(),
@@ -150,19 +150,19 @@ impl TestFigures {
         let is_transactional = outcome.plan.is_transactional();
         let datagrams = datagram_figures(outcome);
         let step_totals = step_totals(outcome);
-        let rate_of = |bytes: Bytes| {
-            elapsed
-                .and_then(|elapsed| bytes.rate_over(elapsed))
+        let rate_over = |bytes: Bytes, time: Option<Duration>| {
+            time.and_then(|time| bytes.rate_over(time))
                 .filter(|_| !is_transactional)
         };
         Self {
             throughput_bps: match outcome.local.spacing_result {
                 Some(_) => arrival_rate(outcome),
-                None => received_bytes(outcome).and_then(rate_of),
+                None => received_bytes(outcome)
+                    .and_then(|bytes| rate_over(bytes, outcome.arrival_time())),
             },
             offered_bps: match &outcome.local.spacing_result {
                 Some(spaced) => outcome.local.counts.sent.rate_over(spaced.elapsed),
-                None => datagrams.and_then(|_| rate_of(offered_bytes(outcome)?)),
+                None => datagrams.and_then(|_| rate_over(offered_bytes(outcome)?, elapsed)),
             },
             transactions_per_s: elapsed
                 .filter(|elapsed| is_transactional && !elapsed.is_zero())

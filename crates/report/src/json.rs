@@ -250,6 +250,8 @@ struct TransactionDocument<'a> {
     is_timed: bool,
     has_datagrams: bool,
     arrived_bytes: Option<u64>,
+    /// The time for which the receiving end ran longer than the sending one.
+    arrival_delay_ns: u64,
     figures: TransactionFigures,
     times: Option<&'a ExecutionTimes>,
     steps: Vec<StepDocument<'a>>,
@@ -442,6 +444,7 @@ impl<'a> TransactionDocument<'a> {
             is_timed: transaction.is_timed,
             has_datagrams: transaction.has_datagrams,
             arrived_bytes: transaction.arrived.map(|bytes| bytes.0),
+            arrival_delay_ns: nanoseconds(transaction.arrival_delay),
             figures: TransactionFigures::from_outcome(transaction),
             times: transaction.times.as_ref(),
             steps: transaction.steps.iter().map(StepDocument::new).collect(),

@@ -279,6 +279,26 @@ fn figures_of_datagrams() {
     assert!(remote.is_some());
 }
 
+/// A receiver that counts for longer than the sender sends has the data of a queue on the path.
+#[test]
+fn rates_of_uploads_include_the_time_of_the_receiver() {
+    let mut run = datagrams();
+    run.remote.as_mut().unwrap().elapsed = Some(Duration::from_secs(4));
+    let figures = TestFigures::from_outcome(&run);
+    assert_eq!(figures.throughput_bps, Some(BitRate(2.649_6e9)));
+    assert_eq!(figures.offered_bps, Some(BitRate(5.888e9)));
+    let sum = Outcome::sum(vec![(run.clone(), Duration::ZERO), (run, Duration::ZERO)]).unwrap();
+    let spread = TestFigures::from_outcome(&sum).flow_spread.unwrap();
+    assert!((spread.fastest_rate - 2.649_6e9).abs() < 1.0, "{spread:?}");
+    // The response to the last request ends a transaction.
+    let mut run = request_response();
+    run.remote.as_mut().unwrap().elapsed = Some(Duration::from_secs(4));
+    assert_eq!(
+        TestFigures::from_outcome(&run).transactions_per_s,
+        Some(50_000.0)
+    );
+}
+
 #[test]
 fn huge_peer_counts_do_not_overflow() {
     const MAX: u64 = u64::MAX;

@@ -4,11 +4,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::script::PassTimes;
 use model::{
-    Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, Interfaces, Outcome, PeerOutcome,
-    Plan, Series, Side, StepOutcome, Totals, Warning,
+    CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, Interfaces, Outcome,
+    PeerOutcome, Plan, Series, Side, StepOutcome, Totals, Warning,
 };
 use stats::Histogram;
-use units::Bytes;
 
 use super::LINERATE;
 use crate::options::{CpuCounter, MasterSettings};
@@ -96,7 +95,7 @@ impl FinishedRun<'_> {
                 }
             })
             .collect();
-        set_arrived_bytes(group, &mut transactions, self.reported_bytes(number));
+        set_arrivals(group, &mut transactions, self.reported_totals(number));
         GroupOutcome {
             name: group.name.clone(),
             totals: totals(strands.iter().flat_map(|strand| &strand.transactions)),
@@ -148,6 +147,7 @@ impl FinishedRun<'_> {
             is_timed: transaction.duration.is_some(),
             has_datagrams: false,
             arrived: None,
+            arrival_delay: Duration::ZERO,
             times: self.execution_times(&times),
             latency: (!latency.is_empty()).then_some(latency),
             steps: (steps.map(|(index, flowop)| self.step_outcome(index, flowop, results)))
@@ -210,15 +210,13 @@ impl FinishedRun<'_> {
             .collect()
     }
 
-    /// Returns the bytes that the group's slaves reported. Unavailable unless all slaves are
+    /// Returns the sum of what the group's slaves reported. Unavailable unless all slaves are
     /// linerates and reported; only their counts are exact.
-    fn reported_bytes(&self, group: usize) -> Option<Bytes> {
+    fn reported_totals(&self, group: usize) -> Option<CombinedTotals> {
         let peers = self.peers.iter().filter(|peer| peer.group == Some(group));
-        let reported = peers.map(|peer| {
-            let bytes = peer.totals?.bytes.0;
-            (peer.program == Some(LINERATE)).then_some(bytes)
-        });
-        reported.sum::<Option<u64>>().map(Bytes)
+        let reported = peers.map(|peer| peer.totals.filter(|_| peer.program == Some(LINERATE)));
+        let reported: Option<Vec<_>> = reported.collect();
+        reported.map(CombinedTotals::sum)
     }
 }
 
@@ -298,15 +296,21 @@ fn count_rounds(transaction: &TransactionSpec, result: &StrandTransactionOutcome
 
 /// Sets the received bytes of one-way transactions. A slave reports one total for all transactions.
 /// If it only receives, that is sufficient in two cases: only one transaction sends, or no data is
-/// missing.
-fn set_arrived_bytes(
+/// missing. A slave that receives for longer than the master runs delays the arrival.
+fn set_arrivals(
     group: &GroupSpec,
     outcomes: &mut [model::TransactionOutcome],
-    reported: Option<Bytes>,
+    reported: Option<CombinedTotals>,
 ) {
     let transactions = || group.transactions.iter();
     let reported =
         reported.filter(|_| !transactions().any(|txn| txn.has_flowop(FlowopKind::receives)));
+    let ends = (outcomes.iter()).map(|outcome| outcome.started_after + outcome.totals.elapsed);
+    let end = ends.max().unwrap_or_default();
+    let delay = reported
+        .map_or(end, |slaves| slaves.elapsed)
+        .saturating_sub(end);
+    let reported = reported.map(|slaves| slaves.bytes);
     let is_only_sender = transactions()
         .filter(|txn| txn.has_flowop(FlowopKind::sends))
         .count()
@@ -315,10 +319,14 @@ fn set_arrived_bytes(
     let sent: u64 = outcomes.iter().map(sent_bytes).sum();
     for (outcome, txn) in outcomes.iter_mut().zip(transactions()) {
         let counts = &outcome.totals.counts;
-        outcome.arrived = match (
+        let (sends, receives) = (
             txn.has_flowop(FlowopKind::sends),
             txn.has_flowop(FlowopKind::receives),
-        ) {
+        );
+        if sends {
+            outcome.arrival_delay = delay;
+        }
+        outcome.arrived = match (sends, receives) {
             (true, true) => None,
             (false, _) => Some(counts.received),
             (true, false) if is_only_sender => reported,
@@ -331,6 +339,8 @@ fn set_arrived_bytes(
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     fn transaction(kinds: &[FlowopKind]) -> TransactionSpec {
@@ -382,12 +392,24 @@ mod tests {
                 transactions,
                 ..GroupSpec::default()
             };
-            set_arrived_bytes(&group, &mut outcomes, reported.map(Bytes));
+            let reported = reported.map(|bytes| CombinedTotals {
+                bytes: Bytes(bytes),
+                elapsed: Duration::from_secs(5),
+                ..CombinedTotals::default()
+            });
+            set_arrivals(&group, &mut outcomes, reported);
             let found: Vec<_> = outcomes
                 .iter()
                 .map(|outcome| outcome.arrived.map(|bytes| bytes.0))
                 .collect();
             assert_eq!(found, expected, "{reported:?}");
+            // The slave ran for 5 s after the master's last transaction.
+            for outcome in outcomes
+                .iter()
+                .filter(|outcome| outcome.arrived == Some(Bytes(3)))
+            {
+                assert_eq!(outcome.arrival_delay, Duration::from_secs(5));
+            }
         }
     }
 }

@@ -1,0 +1,65 @@
+//! The figures of the documents: they are those of the test that ran.
+
+use serde_json::Value;
+use testkit::{Profile, Requirement, Server, TestCase, TwoHosts, UperfMaster, test_case};
+
+use super::{TIMEOUT, first_run, parse_valid, run_document};
+
+pub(super) fn test_cases() -> Vec<TestCase> {
+    let shaped = &[Requirement::Program("tc"), Requirement::Namespaces];
+    vec![
+        test_case(
+            "uploads_have_the_rate_of_the_path",
+            shaped,
+            uploads_have_the_rate_of_the_path,
+        ),
+    ]
+}
+
+/// The server's address on the first link of [`TwoHosts`].
+const SERVER: &str = "198.18.0.2";
+
+/// A queue on the path holds data of seconds, which arrives after the end of the sender.
+fn uploads_have_the_rate_of_the_path() {
+    // 1,448 bytes of payload per 1,514.
+    const RATE: f64 = 9.57e6;
+    let hosts = TwoHosts::new();
+    let tc = "tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb limit 3mb";
+    hosts.client.run(tc).expect("tc sets the queue");
+    let (iperf3, slave) = hosts.server.enter(|| {
+        let iperf3 = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+        (iperf3, Server::start_slave(""))
+    });
+    let line = format!(
+        "iperf3 -c {SERVER} -p {} -t 1 -P 4 -w 1M --linerate-json -",
+        iperf3.port
+    );
+    let document = hosts.client.enter(|| run_document(&line, 0));
+    let run = first_run(&document);
+    assert_near(&run["figures"]["throughput_bps"], RATE, run);
+    let profile = Profile::new("upload")
+        .group("nthreads=1")
+        .single_flowop("connect remotehost=$h protocol=tcp")
+        .transaction("duration=1s", &["write size=64k"])
+        .single_flowop("disconnect")
+        .text();
+    let output = hosts.client.enter(|| {
+        UperfMaster::start(slave.port, "--json", &[SERVER], &profile).finish_within(TIMEOUT)
+    });
+    let document = parse_valid("uperf", &output.stdout);
+    let group = &first_run(&document)["groups"][0];
+    assert_near(
+        &group["transactions"][1]["figures"]["throughput_bps"],
+        RATE,
+        group,
+    );
+}
+
+#[track_caller]
+fn assert_near(rate: &Value, expected: f64, context: &Value) {
+    let rate = rate
+        .as_f64()
+        .unwrap_or_else(|| panic!("no rate: {context:#}"));
+    let bounds = expected * 0.7..expected * 1.05;
+    assert!(bounds.contains(&rate), "{rate} of {expected}: {context:#}");
+}
