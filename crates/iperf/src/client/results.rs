@@ -49,6 +49,7 @@ impl ClientRun<'_> {
             }
         };
         let counters = [Arc::clone(&measured.counters)];
+        let started_after = self.started.0.elapsed();
         let (end_sender, end_receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let samples = self.spawn(scope, || {
@@ -65,7 +66,7 @@ impl ClientRun<'_> {
             drop(end_sender);
             let series = Series {
                 name: format!("flow {}", measured.id.number),
-                started_after: Duration::ZERO,
+                started_after,
                 samples: samples.and_then(|it| self.join(it)).unwrap_or_default(),
             };
             let mut all_series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,6 +101,10 @@ impl ClientRun<'_> {
         // A short flow may have no samples.
         series.retain(|series| !series.samples.is_empty());
         series.sort_by(|one, other| one.name.cmp(&other.name));
+        let first_start = series.iter().map(|series| series.started_after).min();
+        for series in &mut series {
+            series.started_after -= first_start.unwrap_or_default();
+        }
         let outcome = Outcome::sum(results).map(|sum| {
             let mut plan = self.client.plan.clone();
             if let (Some(planned), Some(flow)) = (plan.flow_mut(), sum.plan.flow()) {

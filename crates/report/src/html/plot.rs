@@ -1,6 +1,6 @@
 //! Plots that a script in the page draws with zoom. Without scripts, the page shows pictures.
 
-use model::{Outcome, Sample};
+use model::{Outcome, Sample, Series};
 use serde::Serialize;
 use stats::Histogram;
 use units::Bytes;
@@ -20,6 +20,9 @@ const MIN_INTERVAL_SHARE: f64 = 0.001;
 const POINTS_PER_DECADE: u32 = 16;
 
 const THROUGHPUT: Axis = axis("throughput", Unit::Rate("bit/s"));
+
+/// Returns the cumulative amount of a sample.
+type Amount = fn(&Sample) -> f64;
 
 /// The data of a [`Plot`] that the script reads.
 #[derive(Serialize)]
@@ -87,64 +90,85 @@ fn operations(sample: &Sample) -> f64 {
 }
 
 /// Returns one curve per series of a run, on the time axis of the run.
-fn series_curves(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Curve> {
+fn series_curves(run: &Outcome, amount: Amount) -> Vec<Curve> {
     let series = run.series.iter();
-    let curves = series.map(|series| {
-        let start_s = series.started_after.as_secs_f64();
-        rate_curve(series.name.clone(), start_s, &series.samples, amount)
-    });
+    let curves = series.map(|series| rate_curve(series.name.clone(), &progress(series, amount)));
     with_colours(curves.flatten())
 }
 
-fn run_curves(test: &TestReport, amount: fn(&Sample) -> f64) -> Vec<Curve> {
+fn run_curves(test: &TestReport, amount: Amount) -> Vec<Curve> {
     let runs = test.runs.iter().take(MAX_RUNS).enumerate();
     let curves = runs.map(|(index, run)| {
         let name = match test.runs.len() {
             1 => test.plan.name.clone(),
             _ => format!("run {}", index + 1),
         };
-        rate_curve(name, 0.0, &run.series.first()?.samples, amount)
+        rate_curve(name, &total_progress(&run.series, amount))
     });
     with_colours(curves.flatten())
 }
 
 /// Returns one curve per direction of a run.
 fn direction_curves(run: &Outcome) -> Vec<Curve> {
-    let Some(series) = run.series.first() else {
-        return Vec::new();
-    };
-    let sent = rate_curve("out".to_owned(), 0.0, &series.samples, |sample| {
-        sample.arrived_at_peer().0 as f64 * 8.0
-    });
-    let received = rate_curve("in".to_owned(), 0.0, &series.samples, |sample| {
-        sample.received.0 as f64 * 8.0
-    });
-    with_colours(sent.into_iter().chain(received))
+    let directions: [(&str, Amount); 2] = [
+        ("out", |sample| sample.arrived_at_peer().0 as f64 * 8.0),
+        ("in", |sample| sample.received.0 as f64 * 8.0),
+    ];
+    let curves = directions
+        .map(|(name, amount)| rate_curve(name.to_owned(), &total_progress(&run.series, amount)));
+    with_colours(curves.into_iter().flatten())
+}
+
+/// Returns the time in seconds of each sample since the start of the run, and its amount.
+fn progress(series: &Series, amount: Amount) -> Vec<(f64, f64)> {
+    let time = |sample: &Sample| (series.started_after + sample.at).as_secs_f64();
+    let samples = series.samples.iter();
+    samples
+        .map(|sample| (time(sample), amount(sample)))
+        .collect()
+}
+
+/// Returns the sum of the progress of several series, at each time that one of them has.
+fn total_progress(series: &[Series], amount: Amount) -> Vec<(f64, f64)> {
+    let lines: Vec<_> = series
+        .iter()
+        .map(|series| progress(series, amount))
+        .collect();
+    let mut times: Vec<f64> = lines.iter().flatten().map(|point| point.0).collect();
+    times.sort_by(f64::total_cmp);
+    times.dedup();
+    let total = |time| lines.iter().map(|line| amount_at(line, time)).sum();
+    times.into_iter().map(|time| (time, total(time))).collect()
+}
+
+/// Returns the amount of one series at a time, which may be between two samples.
+fn amount_at(line: &[(f64, f64)], time: f64) -> f64 {
+    match line.split_at(line.partition_point(|point| point.0 <= time)) {
+        ([], _) => 0.0,
+        ([.., last], []) => last.1,
+        ([.., before], [after, ..]) => {
+            let share = (time - before.0) / (after.0 - before.0);
+            before.1 + share * (after.1 - before.1)
+        }
+    }
 }
 
 /// Returns the rate of each interval, placed at the end of the interval; `None` for too few
-/// samples.
-fn rate_curve(
-    name: String,
-    start_s: f64,
-    samples: &[Sample],
-    amount: fn(&Sample) -> f64,
-) -> Option<Curve> {
-    let (first, last) = (samples.first()?, samples.last()?);
-    let min_interval_s = last.at.saturating_sub(first.at).as_secs_f64() * MIN_INTERVAL_SHARE;
+/// samples. The progress is a list of times in seconds and amounts.
+fn rate_curve(name: String, progress: &[(f64, f64)]) -> Option<Curve> {
+    let (first, last) = (progress.first()?, progress.last()?);
+    let min_interval_s = (last.0 - first.0) * MIN_INTERVAL_SHARE;
     let mut points = Vec::new();
     let mut previous = first;
-    for sample in &samples[1..] {
-        let interval_s = sample.at.saturating_sub(previous.at).as_secs_f64();
+    for sample in &progress[1..] {
+        let interval_s = sample.0 - previous.0;
         if interval_s <= 0.0 || interval_s < min_interval_s {
             continue;
         }
-        let rate = (amount(sample) - amount(previous)) / interval_s;
-        points.push(((start_s + sample.at.as_secs_f64()) * 1e9, rate));
+        points.push((sample.0 * 1e9, (sample.1 - previous.1) / interval_s));
         previous = sample;
     }
-    let first_ns = (start_s + first.at.as_secs_f64()) * 1e9;
-    points.insert(0, (first_ns, points.first()?.1));
+    points.insert(0, (first.0 * 1e9, points.first()?.1));
     Some(Curve {
         name,
         points,
@@ -283,4 +307,50 @@ fn zoomable_plot(plot: &Plot) -> String {
         escape_html(&plot.title),
         picture(plot)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use model::{EndCause, Plan, Side};
+
+    use super::*;
+
+    /// Returns a flow of 2 s that sends or receives this many bytes per second.
+    fn flow(started_after_s: u64, sent: u64, received: u64) -> Series {
+        let samples = (0..3).map(|second| Sample {
+            at: Duration::from_secs(second),
+            sent: Bytes(sent * second),
+            received: Bytes(received * second),
+            ..Sample::default()
+        });
+        Series {
+            name: String::new(),
+            started_after: Duration::from_secs(started_after_s),
+            samples: samples.collect(),
+        }
+    }
+
+    fn rates(curve: &Curve) -> Vec<f64> {
+        curve.points.iter().map(|point| point.1).collect()
+    }
+
+    #[test]
+    fn curves_have_the_sum_of_all_flows() {
+        let (local, ended) = (Side::default(), EndCause::Deadline);
+        let mut run =
+            Outcome::for_flow(Plan::default(), SystemTime::UNIX_EPOCH, local, None, ended);
+        run.series = vec![flow(0, 1, 0), flow(0, 2, 0), flow(1, 0, 4)];
+        let [out, inward] = &direction_curves(&run)[..] else {
+            panic!("not two directions");
+        };
+        assert_eq!(rates(out), [24.0, 24.0, 24.0, 0.0]);
+        assert_eq!(rates(inward), [0.0, 0.0, 32.0, 32.0]);
+        run.series.pop();
+        let [sum] = &run_curves(&TestReport::from_run(run), bits)[..] else {
+            panic!("not one run");
+        };
+        assert_eq!(rates(sum), [24.0, 24.0, 24.0]);
+    }
 }
