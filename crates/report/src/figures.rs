@@ -334,7 +334,15 @@ fn datagram_figures(outcome: &Outcome) -> Option<DatagramFigures> {
     let arrived = (counts.receive_calls).saturating_add(counts.receive_calls_late);
     let arrived =
         arrived.saturating_sub(duplicates(receiving_side) + reverse_receiver.map_or(0, duplicates));
-    let lost = sent.send_calls.saturating_sub(arrived);
+    let missing = sent.send_calls.saturating_sub(arrived);
+    // With a warm-up, both ends count from their own end of it, and only the numbers show a loss.
+    let has_warm_up = !outcome.plan.phases.warm_up.is_zero();
+    let lost = [Some(receiving_side), reverse_receiver]
+        .into_iter()
+        .flatten();
+    let lost = lost.map(|side| side.datagrams.map(|datagrams| datagrams.lost));
+    let lost = lost.sum::<Option<u64>>().filter(|_| has_warm_up);
+    let lost = lost.map_or(missing, |lost| lost.min(sent.send_calls));
     let dropped = match reverse_receiver.map(|side| side.socket.dropped) {
         Some(reverse_dropped) => (receiving_side.socket.dropped.zip(reverse_dropped))
             .map(|(dropped, reverse)| dropped.saturating_add(reverse)),

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, EndCause, FlowPlan, Group, HostFacts, Interface,
-    Limit, Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport, Warning, Workload,
+    ClockFacts, Counts, CpuMethod, CpuUse, DatagramCounts, End, EndCause, FlowPlan, Group,
+    HostFacts, Interface, Limit, Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport,
+    Warning, Workload,
 };
 use report::{PaceLimit, PeerInfo, Report, TestFigures, TestReport};
 use stats::Histogram;
@@ -297,6 +298,22 @@ fn rates_of_uploads_include_the_time_of_the_receiver() {
         TestFigures::from_outcome(&run).transactions_per_s,
         Some(50_000.0)
     );
+}
+
+/// With a warm-up, the counts of both ends are of different times.
+#[test]
+fn losses_after_a_warm_up_are_those_of_the_receiver() {
+    let mut run = datagrams();
+    run.remote.as_mut().unwrap().datagrams = Some(DatagramCounts {
+        lost: 7,
+        ..DatagramCounts::default()
+    });
+    let lost = |run: &Outcome| TestFigures::from_outcome(run).datagrams.unwrap().lost;
+    assert_eq!(lost(&run), 99_990);
+    run.plan.phases.warm_up = Duration::from_secs(1);
+    assert_eq!(lost(&run), 7);
+    run.remote.as_mut().unwrap().datagrams = None;
+    assert_eq!(lost(&run), 99_990);
 }
 
 #[test]
