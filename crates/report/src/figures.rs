@@ -306,9 +306,13 @@ fn rate_levels(outcome: &Outcome) -> Option<RateLevels> {
         };
         (sample.at.as_secs_f64(), amount)
     };
-    let samples = outcome.series.iter().flat_map(|series| &series.samples);
-    let points: Vec<_> = samples.map(point).collect();
-    stats::find_levels(&points)
+    // The samples of several series are of different flows or transactions.
+    let [series] = &outcome.series[..] else {
+        return None;
+    };
+    let samples = series.samples.iter();
+    let measured = samples.filter(|sample| sample.at >= outcome.plan.phases.warm_up);
+    stats::find_levels(&measured.map(point).collect::<Vec<_>>())
 }
 
 fn datagram_figures(outcome: &Outcome) -> Option<DatagramFigures> {

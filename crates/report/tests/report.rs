@@ -316,6 +316,30 @@ fn losses_after_a_warm_up_are_those_of_the_receiver() {
     assert_eq!(lost(&run), 99_990);
 }
 
+/// Flows of different rates do not have two levels of one rate. Nor does an omitted time.
+#[test]
+fn levels_are_those_of_one_measured_series() {
+    let series = |step_size: u64, slow_steps: u64| {
+        let samples = (0..=200).map(|step| Sample {
+            at: Duration::from_millis(10 * step),
+            sent: Bytes(step_size * (step - step.min(slow_steps) / 2)),
+            ..Sample::default()
+        });
+        Series {
+            samples: samples.collect(),
+            ..Series::default()
+        }
+    };
+    let mut run = stream();
+    let levels = |run: &Outcome| TestFigures::from_outcome(run).levels;
+    run.series = vec![series(10_000, 0), series(20_000, 0)];
+    assert_eq!(levels(&run), None);
+    run.series = vec![series(10_000, 100)];
+    assert!(levels(&run).is_some());
+    run.plan.phases.warm_up = Duration::from_secs(1);
+    assert_eq!(levels(&run), None);
+}
+
 #[test]
 fn huge_peer_counts_do_not_overflow() {
     const MAX: u64 = u64::MAX;
