@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{CombinedTotals, Counts, FlowOutcome, Outcome, Sample, Side, TransactionOutcome};
+use model::{CombinedTotals, FlowOutcome, Outcome, Sample, Side, TransactionOutcome};
 use serde::Serialize;
 use stats::{HistogramSummary, RateLevels, jain_index};
 use units::{BitRate, Bytes};
@@ -97,9 +97,9 @@ pub struct FlowSpread {
     pub jain_index: Option<f64>,
     /// The time between the starts of the first and the last flow, in nanoseconds.
     pub start_spread_ns: u64,
-    /// The rate of arrivals at the peer; for bidirectional tests only.
+    /// The rate of arrivals at the peer while its flows ran; for bidirectional tests only.
     pub outbound_bps: Option<BitRate>,
-    /// The rate of local arrivals; for bidirectional tests only.
+    /// The rate of local arrivals while their flows ran; for bidirectional tests only.
     pub inbound_bps: Option<BitRate>,
 }
 
@@ -281,9 +281,10 @@ fn flow_spread(outcome: &Outcome) -> Option<FlowSpread> {
         }
     };
     let rates: Vec<f64> = outcome.flows.iter().map(rate).collect::<Option<_>>()?;
-    let arrival_rate_of = |counts: Option<&Counts>| {
-        let bytes = counts.filter(|_| outcome.plan.is_bidirectional())?.received;
-        bytes.rate_over(outcome.local.elapsed?)
+    let arrival_rate_of = |inbound: bool| {
+        let is_bidirectional = outcome.plan.is_bidirectional();
+        let flows = outcome.flows.iter().filter(|flow| flow.inbound == inbound);
+        direction_rate(flows.filter(|_| is_bidirectional))
     };
     Some(FlowSpread {
         flows: rates.len(),
@@ -291,9 +292,20 @@ fn flow_spread(outcome: &Outcome) -> Option<FlowSpread> {
         fastest_rate: rates.iter().copied().reduce(f64::max)?,
         jain_index: jain_index(&rates),
         start_spread_ns: u64::try_from(outcome.start_spread()?.as_nanos()).unwrap_or(u64::MAX),
-        outbound_bps: arrival_rate_of(outcome.remote.as_ref().map(|remote| &remote.counts)),
-        inbound_bps: arrival_rate_of(Some(&outcome.local.counts)),
+        outbound_bps: arrival_rate_of(false),
+        inbound_bps: arrival_rate_of(true),
     })
+}
+
+/// Returns the rate of the flows of one direction, from their first start to their last end.
+fn direction_rate<'f>(flows: impl Iterator<Item = &'f FlowOutcome> + Clone) -> Option<BitRate> {
+    let start = flows.clone().map(|flow| flow.started_after).min()?;
+    let (mut bytes, mut end) = (Bytes(0), start);
+    for flow in flows {
+        bytes = bytes + flow.arrived?;
+        end = end.max(flow.started_after + flow.elapsed?);
+    }
+    bytes.rate_over(end.saturating_sub(start))
 }
 
 fn rate_levels(outcome: &Outcome) -> Option<RateLevels> {

@@ -316,6 +316,24 @@ fn losses_after_a_warm_up_are_those_of_the_receiver() {
     assert_eq!(lost(&run), 99_990);
 }
 
+/// The directions of iperf -r follow each other.
+#[test]
+fn rates_of_directions_are_over_the_time_of_their_flows() {
+    let outbound = stream();
+    let mut inbound = outcome("reverse", Transport::Tcp, Workload::receive());
+    inbound.local.counts.received = Bytes(1_000_000);
+    let mirrored = Group::with_flows(1, inbound.plan.flow().unwrap().clone());
+    let flows = vec![
+        (outbound, Duration::ZERO),
+        (inbound, Duration::from_secs(2)),
+    ];
+    let mut sum = Outcome::sum(flows).unwrap();
+    sum.plan.groups.push(mirrored);
+    let spread = TestFigures::from_outcome(&sum).flow_spread.unwrap();
+    assert_eq!(spread.outbound_bps, Some(BitRate(9.382_715_6e9)));
+    assert_eq!(spread.inbound_bps, Some(BitRate(4e6)));
+}
+
 /// Flows of different rates do not have two levels of one rate. Nor does an omitted time.
 #[test]
 fn levels_are_those_of_one_measured_series() {

@@ -1,7 +1,9 @@
 //! The figures of the documents: they are those of the test that ran.
 
 use serde_json::Value;
-use testkit::{Profile, Requirement, Server, TestCase, TwoHosts, UperfMaster, test_case};
+use testkit::{
+    Profile, Requirement, Server, TestCase, TwoHosts, UperfMaster, free_port, test_case,
+};
 
 use super::{TIMEOUT, first_run, parse_valid, run_document};
 
@@ -12,6 +14,11 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             "uploads_have_the_rate_of_the_path",
             shaped,
             uploads_have_the_rate_of_the_path,
+        ),
+        test_case(
+            "directions_have_the_rate_of_their_time",
+            &[],
+            directions_have_the_rate_of_their_time,
         ),
     ]
 }
@@ -53,6 +60,20 @@ fn uploads_have_the_rate_of_the_path() {
         RATE,
         group,
     );
+}
+
+/// With -r, the directions run one after the other.
+fn directions_have_the_rate_of_their_time() {
+    const RATE: f64 = 8e6;
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
+    let (port, reverse_port) = (server.port, free_port());
+    let line =
+        format!("iperf -c 127.0.0.1 -p {port} -L {reverse_port} -t 1 -r -b 8m -l 10000 --json");
+    let document = run_document(&line, 0);
+    let spread = &first_run(&document)["figures"]["spread"];
+    for rate in ["outbound_bps", "inbound_bps"] {
+        assert_near(&spread[rate], RATE, spread);
+    }
 }
 
 #[track_caller]
