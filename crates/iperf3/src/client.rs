@@ -67,6 +67,7 @@ pub(crate) fn run(
     }
     if let (Some(run), Some(fault)) = (&mut run, &fault) {
         run.error = Some(fault.to_string());
+        run.is_interrupted = stop.is_set();
     }
     FinishedClient {
         run,

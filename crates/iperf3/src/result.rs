@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Counts, DatagramCounts, EndCause, Group, HighestNumberCounts, Outcome, Plan, Sample, Side,
+    Counts, DatagramCounts, EndCause, Group, HighestNumberCounts, Limit, Outcome, Plan, Sample,
+    Side,
 };
 use sys::Address;
 use units::Bytes;
@@ -52,6 +53,8 @@ pub struct TestRun {
     pub overlapping_tests: u32,
     /// The error with which the test failed.
     pub error: Option<String>,
+    /// Whether this end's user ended the test; `error` then says so.
+    pub is_interrupted: bool,
 }
 
 /// A stream of a test.
@@ -75,6 +78,10 @@ impl StreamRun {
     /// Creates the record of a stream that has not moved data yet.
     pub(crate) fn from_stream(stream: &Stream, started: SystemTime) -> Self {
         let peer = stream.peer.to_string();
+        let ended = match stream.plan.limit {
+            Limit::Time(_) | Limit::Unlimited => EndCause::Deadline,
+            _ => EndCause::Count,
+        };
         let plan = Plan::for_flow(
             if stream.sends { "send" } else { "receive" },
             peer,
@@ -86,7 +93,7 @@ impl StreamRun {
             sends: stream.sends,
             local: stream.local.clone(),
             remote: stream.peer.clone(),
-            outcome: Outcome::for_flow(plan, started, Side::default(), None, EndCause::Deadline),
+            outcome: Outcome::for_flow(plan, started, Side::default(), None, ended),
         }
     }
 
@@ -131,6 +138,7 @@ impl TestRun {
             congestion: None,
             overlapping_tests: 0,
             error: None,
+            is_interrupted: false,
         }
     }
 
@@ -265,7 +273,9 @@ impl TestRun {
             .iter()
             .flat_map(|stream| stream.outcome.series.clone())
             .collect();
-        if let Some(error) = &self.error {
+        if self.is_interrupted {
+            sum.ended = EndCause::Cancelled;
+        } else if let Some(error) = &self.error {
             sum.ended = EndCause::Failed(error.clone());
         }
         Some(sum)

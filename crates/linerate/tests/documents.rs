@@ -234,6 +234,7 @@ fn documents_of_iperf3() {
     }
     let strict = run_document(&line("-n 1M --strict"), 3);
     assert!(warning_kinds(&strict).contains(&"same_host"), "{strict}");
+    assert_eq!(first_run(&strict)["ended"], "count");
     let rtt = &first_run(&strict)["here"]["smoothed_rtt"];
     assert!(rtt["p99_ns"].as_u64() >= rtt["p50_ns"].as_u64(), "{rtt}");
     let port = free_port();
@@ -242,10 +243,13 @@ fn documents_of_iperf3() {
         1,
     );
     assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
-    let line = line("-t 60");
-    assert_eq!(
-        parse_valid(&line, &interrupted_stdout(&line, 0))["interrupted"],
-        true
+    let line = line("-t 60 --strict");
+    let partial = parse_valid(&line, &interrupted_stdout(&line, 3));
+    assert_eq!(partial["interrupted"], true);
+    assert_eq!(first_run(&partial)["ended"], "cancelled");
+    assert!(
+        warning_kinds(&partial).contains(&"ended_early"),
+        "{partial}"
     );
 }
 
