@@ -12,6 +12,7 @@ pub mod manual;
 mod output;
 pub mod usage;
 
+use std::ffi::OsString;
 use std::fmt::{self, Display};
 
 pub use exit::{EarlyExit, Exit, ExitTexts, check_range, refuse, utf8_words};
@@ -232,8 +233,8 @@ impl<L> OptionRow<L> {
 }
 
 /// The grammar of words that begin with two dashes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Grammar {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grammar {
     /// getopt(3): letters, unless the word is one of the section's complete long names.
     Getopt,
     /// getopt_long(3): long options or their unambiguous prefixes.
@@ -249,7 +250,13 @@ pub fn scan<'w, L>(
     words: &'w [String],
     settings: &mut L,
 ) -> Result<RemainingWords<'w>, EarlyExit> {
-    parse_words(Grammar::Getopt, program, section, words, settings)
+    parse_words(
+        Grammar::Getopt,
+        program,
+        section,
+        words,
+        |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
+    )
 }
 
 /// Parses `words` like getopt_long(3) and applies the options to `settings`.
@@ -261,7 +268,36 @@ pub fn scan_long<'w, L>(
     words: &'w [String],
     settings: &mut L,
 ) -> Result<RemainingWords<'w>, EarlyExit> {
-    parse_words(Grammar::GetoptLong, program, section, words, settings)
+    parse_words(
+        Grammar::GetoptLong,
+        program,
+        section,
+        words,
+        |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
+    )
+}
+
+/// Returns the words of a command line with `***` in place of the values of secret options.
+///
+/// The parser must have accepted the words: it ends at the first error.
+pub fn mask_secrets<L>(
+    grammar: Grammar,
+    section: &Section<L>,
+    words: impl IntoIterator<Item = OsString>,
+) -> Vec<OsString> {
+    let words = words.into_iter();
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let mut masked = words.clone();
+    let _ = parse_words(grammar, "", section, &words, |index, flag, value| {
+        if flag.is_secret && !value.is_empty() {
+            let start = words[index].len() - value.len();
+            masked[index].replace_range(start.., "***");
+        }
+        Ok(())
+    });
+    masked.into_iter().map(OsString::from).collect()
 }
 
 /// Applies the options whose environment variables are set, in the order of the section.
@@ -294,12 +330,14 @@ pub fn apply_environment<L>(
     Ok(())
 }
 
+/// Parses `words`, and calls `visit` with each option and its value, which is the end of the word with
+/// the given index.
 fn parse_words<'w, L>(
     grammar: Grammar,
     program: &str,
     section: &Section<L>,
     words: &'w [String],
-    settings: &mut L,
+    mut visit: impl FnMut(usize, &OptionRow<L>, &'w str) -> Result<(), EarlyExit>,
 ) -> Result<RemainingWords<'w>, EarlyExit> {
     let mut stray = Vec::new();
     let mut remaining = words;
@@ -311,7 +349,7 @@ fn parse_words<'w, L>(
         if let Some(long) = find_long(grammar, section, word) {
             let option = long.and_then(|long| value_of_long(long, &mut remaining));
             let (flag, value) = option.or_else(|message| syntax_error(program, &message))?;
-            apply(program, section.scope, flag.name, (flag, value), settings)?;
+            visit(words.len() - remaining.len() - 1, flag, value)?;
             continue;
         }
         // A lone dash and a word without a leading dash are stray words.
@@ -348,7 +386,7 @@ fn parse_words<'w, L>(
                     next_word_if(&mut remaining, |word| !word.starts_with('-'))
                 }
             };
-            apply(program, section.scope, flag.name, (flag, value), settings)?;
+            visit(words.len() - remaining.len() - 1, flag, value)?;
         }
     }
     Ok(RemainingWords {
@@ -486,6 +524,7 @@ impl Display for OptionName {
 mod tests {
     use super::Argument::{Nothing, OptionalAttached, OptionalNumber, OptionalWord, Value};
     use super::*;
+    use std::ffi::OsStr;
 
     #[rustfmt::skip]
     pub(super) static SECTION: Section<Vec<String>> = Section {
@@ -641,6 +680,47 @@ mod tests {
                 }
                 Err(other) => panic!("{line}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn values_of_secret_options_are_masked() {
+        static SECRETS: Section<Vec<String>> = Section {
+            title: "OPTIONS",
+            heading: "",
+            scope: "",
+            options: &[
+                stock_letter('Z', Value("text"), &[], "", |seen, v| note(seen, "Z", v))
+                    .with_secret_value(),
+                stock_letter('d', Nothing, &[], "", |seen, v| note(seen, "d", v)),
+                stock_letter('H', Value("host"), &[], "", |seen, v| note(seen, "H", v)),
+                stock_long("permit-key", OptionalAttached("key"), &[], "", |seen, v| {
+                    note(seen, "permit-key", v)
+                })
+                .with_secret_value(),
+                stock_long("pass", Value("text"), &[], "", |seen, v| {
+                    note(seen, "pass", v)
+                })
+                .with_secret_value(),
+            ],
+        };
+        use Grammar::{Getopt, GetoptLong};
+        for (grammar, line, expected) in [
+            (Getopt, "p -Z abc -H abc", "p -Z *** -H abc"),
+            (Getopt, "-Zabc -dZabc -d", "-Z*** -dZ*** -d"),
+            (Getopt, "-Z -d -d -- -Z abc", "-Z *** -d -- -Z abc"),
+            (Getopt, "-H -Z abc", "-H -Z abc"),
+            (Getopt, "--pass=abc --pass abc", "--pass=*** --pass ***"),
+            (
+                GetoptLong,
+                "--permit-key=abc --permit-key abc",
+                "--permit-key=*** --permit-key abc",
+            ),
+            (GetoptLong, "--perm=a=b --pa abc", "--perm=*** --pa ***"),
+            (GetoptLong, "-dZ é x", "-dZ *** x"),
+        ] {
+            let masked = mask_secrets(grammar, &SECRETS, words(line).into_iter().map(Into::into));
+            assert_eq!(masked.join(OsStr::new(" ")), expected, "{line}");
         }
     }
 

@@ -18,8 +18,8 @@ use crate::document::{self, Documents};
 /// Runs a client or a server.
 pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arg_list: Vec<OsString> = args.into_iter().collect();
-    let command_line =
-        report::quote_command_line(std::iter::once(program.into()).chain(arg_list.iter().cloned()));
+    let words = std::iter::once(program.into()).chain(arg_list.iter().cloned());
+    let command_line = report::quote_command_line(options::displayed_words(words));
     let settings = match options::parse_iperf(program, arg_list, |name| std::env::var(name).ok()) {
         Ok(settings) => Arc::new(settings),
         Err(exit) => return exit.print(),

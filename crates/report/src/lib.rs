@@ -31,7 +31,7 @@ pub use text::text;
 pub struct Report {
     /// The version of linerate.
     pub version: &'static str,
-    /// The command line, from [`quote_command_line`].
+    /// The command line, from [`quote_command_line`], without secrets.
     pub command_line: String,
     /// The start by the wall clock; for labels only.
     pub started: SystemTime,

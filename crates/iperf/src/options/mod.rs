@@ -15,7 +15,9 @@ mod value;
 
 use std::ffi::OsString;
 
-use getopt::{EarlyExit, ExitTexts, apply_environment, scan_long, utf8_words};
+use getopt::{
+    EarlyExit, ExitTexts, Grammar, apply_environment, mask_secrets, scan_long, utf8_words,
+};
 
 pub use getopt::Exit;
 pub use send_mode::{Input, PeriodicBursts, SendMode};
@@ -56,6 +58,11 @@ pub fn parse_iperf(
         given.notices.push(notice);
     }
     to_settings::settings(given)
+}
+
+/// Returns the words of a valid command line for display: without secrets.
+pub fn displayed_words(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    mask_secrets(Grammar::GetoptLong, &table::SECTION, args)
 }
 
 /// Returns an error line of getopt in the words of the older getopt that iperf 2 contains.

@@ -55,7 +55,9 @@ fn report(
     };
     let started = runs.first().map_or(started, |run| run.started);
     let mut report = Report {
-        command_line: report::quote_command_line(std::env::args_os()),
+        command_line: report::quote_command_line(netperf::options::displayed_words(
+            std::env::args_os(),
+        )),
         interrupted,
         tests: vec![TestReport {
             goal: settings.repeat.map(|repeat| repeat.goal),

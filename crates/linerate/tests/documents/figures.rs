@@ -20,6 +20,11 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             &[],
             directions_have_the_rate_of_their_time,
         ),
+        test_case(
+            "documents_contain_no_secrets",
+            &[],
+            documents_contain_no_secrets,
+        ),
     ]
 }
 
@@ -73,6 +78,34 @@ fn directions_have_the_rate_of_their_time() {
     let spread = &first_run(&document)["figures"]["spread"];
     for rate in ["outbound_bps", "inbound_bps"] {
         assert_near(&spread[rate], RATE, spread);
+    }
+}
+
+/// The documents contain the command line.
+fn documents_contain_no_secrets() {
+    let secret = "open-sesame";
+    let netserver = Server::start(&format!("-Z {secret}"));
+    let iperf = Server::start_with(|port| format!("iperf -s -p {port} --permit-key={secret}"));
+    let page = tempfile::NamedTempFile::new().expect("a temporary file");
+    let (port, path) = (netserver.port, page.path().display());
+    for line in [
+        format!("netperf -H 127.0.0.1 -p {port} -l 1 -Z {secret} --json --html {path}"),
+        format!("netperf -H 127.0.0.1 -p {port} -l 1 -Z{secret} --json --html {path}"),
+        format!(
+            "iperf -c 127.0.0.1 -p {} -n 10K --permit-key={secret} --json --html {path}",
+            iperf.port
+        ),
+    ] {
+        let document = run_document(&line, 0);
+        let command_line = document["command_line"].as_str().unwrap_or_default();
+        assert!(
+            command_line.contains("127.0.0.1") && command_line.contains("***"),
+            "{document}"
+        );
+        let page = std::fs::read_to_string(page.path()).expect("the page exists");
+        for text in [document.to_string(), page] {
+            assert!(!text.contains(secret), "{line}: {text}");
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::mem;
 
 use ::server::Permissions;
-use getopt::{EarlyExit, ExitTexts, Section, scan, utf8_words};
+use getopt::{EarlyExit, ExitTexts, Grammar, Section, mask_secrets, scan, utf8_words};
 
 use global::GlobalOptions;
 use test::TestOptions;
@@ -40,6 +40,11 @@ pub use server::{ServerLimits, ServerSettings};
 pub use settings::*;
 pub use super_netperf::{parse_super_netperf, parse_super_netperf_on_ports};
 pub use value::MAX_PASSPHRASE_BYTES;
+
+/// Returns the words of a valid command line of the client for display: without secrets.
+pub fn displayed_words(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    mask_secrets(Grammar::Getopt, &global::SECTION, args)
+}
 
 /// Parses the client's command line. `program` is argv\[0\], `args` the words after it.
 pub fn parse_netperf(
