@@ -3,8 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use engine::{Counters, LoopResult, Stop};
@@ -129,38 +128,61 @@ impl FrameSizes {
     }
 }
 
-/// An open source of sent data.
-#[derive(Clone)]
-pub(crate) struct DataSource(Arc<Mutex<dyn Read + Send>>);
+/// Checks that the source of sent data is readable. Does not open it, because a FIFO's writer would
+/// take that for its reader.
+pub(crate) fn check_input(input: &Input) -> Result<(), String> {
+    let Input::File(path) = input else {
+        return Ok(());
+    };
+    sys::input_file::check_readable(path).map_err(|error| {
+        let reason = sys::describe(&error);
+        let path = path.display();
+        format!("Unable to open the file stream {path}: {reason}")
+    })
+}
 
-impl DataSource {
+/// An open source of sent data.
+pub(crate) struct DataSource<'a> {
+    file: File,
+    stop: &'a Stop,
+}
+
+impl<'a> DataSource<'a> {
     /// Opens the file, or uses standard input.
-    pub(crate) fn open(input: &Input) -> Result<Self, String> {
-        match input {
-            Input::Standard => Ok(Self(Arc::new(Mutex::new(io::stdin())))),
-            Input::File(path) => match File::open(path) {
-                Ok(file) => Ok(Self(Arc::new(Mutex::new(file)))),
-                Err(error) => {
-                    let reason = sys::describe(&error);
-                    let path = path.display();
-                    Err(format!("Unable to open the file stream {path}: {reason}"))
-                }
-            },
-        }
+    pub(crate) fn open(input: &Input, stop: &'a Stop) -> Result<Self, Error> {
+        let file = match input {
+            Input::Standard => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            Input::File(path) => sys::input_file::open_stream(path),
+        };
+        let file = file.map_err(|error| Error::from_io_error(&error).unwrap_or(Error::IO))?;
+        Ok(Self { file, stop })
     }
 
-    /// Fills the buffer and returns the number of bytes read.
+    /// Fills the buffer and returns the number of bytes read. Fails with `CANCELED` if the stop is
+    /// set before the buffer is full.
     ///
     /// The number is smaller than the buffer only at the end of the input; 0 means no more data.
-    pub(crate) fn fill(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn fill(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match source.read(&mut buffer[filled..]) {
+            if self.stop.is_set() {
+                return Err(Error::CANCELED);
+            }
+            // A FIFO that has no writer yet would be at its end. The stop interrupts the wait.
+            let is_ready = call::wait_readable(self.file.as_fd(), Duration::from_secs(1));
+            if !is_ready.or_else(ignore_interrupt)? {
+                continue;
+            }
+            match (&self.file).read(&mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                // Another stream has read the data, or the stop interrupts the read.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                    ) => {}
+                Err(_) => return Err(Error::IO),
             }
         }
         Ok(filled)
@@ -205,8 +227,8 @@ impl StreamLoop<'_> {
             buffer.resize(BurstRecord::LEN, 0);
         }
         let length = buffer.len();
-        let source = send_mode.input.as_ref().map(DataSource::open).transpose();
-        let source = source.map_err(|_| Error::NOENT)?;
+        let open = |input| DataSource::open(input, self.stop);
+        let source = send_mode.input.as_ref().map(open).transpose()?;
         let mut sizes = send_mode.periodic_bursts.map(FrameSizes::new);
         let mut rate = rate.map(|rate| VaryingRate::new(rate, send_mode.deviation));
         let mut schedule = SendSchedule::from_now(self.stop);
@@ -225,9 +247,7 @@ impl StreamLoop<'_> {
             }
             if let Some(source) = &source {
                 let requested = size.min(length);
-                size = source
-                    .fill(&mut buffer[..requested])
-                    .map_err(|_| Error::IO)?;
+                size = source.fill(&mut buffer[..requested])?;
                 if size == 0 {
                     break;
                 }

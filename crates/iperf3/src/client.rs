@@ -53,9 +53,12 @@ pub(crate) fn run(
 ) -> FinishedClient {
     let mut run = None;
     let mut fault = run_with_padding(common, client, stop, Padding::Oaep, &mut run, events);
-    // A server of 3.16 or earlier expects the other padding, and reports only a failed login.
-    let is_refused =
-        |fault: &Fault| [error::AUTHORIZATION, error::CONTROL_CLOSED].contains(&fault.code);
+    // A server of 3.16 or earlier expects the other padding, and reports only a failed login. A
+    // fault with a reason is of this end.
+    let is_refused = |fault: &Fault| {
+        fault.reason.is_none()
+            && [error::AUTHORIZATION, error::CONTROL_CLOSED].contains(&fault.code)
+    };
     let has_streams = run.as_ref().is_some_and(|run| !run.streams.is_empty());
     if client.user.is_some()
         && !client.pkcs1_padding

@@ -4,7 +4,7 @@
 //! its delay reveals which part of a token was valid.
 
 use std::collections::HashMap;
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -81,9 +81,12 @@ fn encrypt(public_key: &[u8], plaintext: &str, padding: Padding) -> Option<Strin
 }
 
 fn read_pem(path: &Path) -> Result<pem::Pem, String> {
-    let text = fs::read(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), sys::describe(&error)))?;
+    let text = sys::input_file::read(path).map_err(|error| read_error(path, &error))?;
     pem::parse(text).map_err(|_| format!("{} is not in PEM format", path.display()))
+}
+
+fn read_error(path: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {}", path.display(), sys::describe(error))
 }
 
 /// Verifies the logins of clients.
@@ -108,10 +111,8 @@ impl LoginVerifier {
         let (Some(key), Some(users)) = (&settings.private_key, &settings.users_file) else {
             return Ok(None);
         };
-        let text = fs::read_to_string(users);
-        let text = text.map_err(|error| {
-            format!("cannot read {}: {}", users.display(), sys::describe(&error))
-        })?;
+        let text = sys::input_file::read_text(users);
+        let text = text.map_err(|error| read_error(users, &error))?;
         let unusable = || {
             format!(
                 "{} contains no usable RSA key of 2048 to 8192 bits",

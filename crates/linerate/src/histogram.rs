@@ -1,7 +1,7 @@
 //! `linerate histogram FILE…`: merges histogram logs of any number of hosts and runs.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,10 +35,6 @@ pub(crate) struct Args {
 
 /// Percentiles that are always printed.
 const DEFAULT_PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
-
-/// Maximum length of a log in bytes. linerate's own logs are far shorter. The limit keeps other
-/// files from filling the memory.
-const MAX_LOG_BYTES: u64 = 256 << 20;
 
 /// Merges the logs and prints the result.
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -99,7 +95,7 @@ impl MergedHistogram {
 fn merge_files(files: &[PathBuf]) -> Result<Vec<MergedHistogram>, String> {
     let mut sums: Vec<MergedHistogram> = Vec::new();
     for path in files {
-        let text = read_log(path).map_err(|error| file_error(path, &error))?;
+        let text = sys::input_file::read_text(path).map_err(|error| file_error(path, &error))?;
         let intervals = log::parse_log(&text).map_err(|error| file_error(path, &error))?;
         if intervals.is_empty() {
             return Err(format!("{}: no histograms found", path.display()));
@@ -115,15 +111,6 @@ fn merge_files(files: &[PathBuf]) -> Result<Vec<MergedHistogram>, String> {
         }
     }
     Ok(sums)
-}
-
-fn read_log(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    if file.take(MAX_LOG_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_LOG_BYTES {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(text)
 }
 
 fn file_error(path: &Path, error: &dyn std::fmt::Display) -> String {

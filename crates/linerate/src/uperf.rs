@@ -1,7 +1,6 @@
 //! `uperf`: from argv to the exit code.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -194,7 +193,7 @@ fn read_profile(path: &Path) -> Option<(Workorder, String)> {
 
 /// Reads a file. Prints an error in the words of stock uperf.
 fn read_file(path: &Path) -> Option<Vec<u8>> {
-    match fs::read(path) {
+    match sys::input_file::read(path) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
             let operation = if path.exists() { "open" } else { "stat" };

@@ -6,6 +6,7 @@ mod files;
 mod firewall;
 mod messages;
 mod settings;
+mod special_files;
 
 use testkit::{TestCase, with_prefix};
 
@@ -17,6 +18,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         ("firewall", firewall::test_cases()),
         ("messages", messages::test_cases()),
         ("settings", settings::test_cases()),
+        ("special_files", special_files::test_cases()),
     ]
     .into_iter()
     .flat_map(|(part, test_cases)| with_prefix(part, test_cases))

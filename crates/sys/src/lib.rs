@@ -44,5 +44,5 @@ pub mod wake;
 pub use address::{Address, LlcAddress};
 pub use error::{describe, report_warnings, write_error, write_error_line};
 pub use observed_socket::ObservedSocket;
-pub use output_file::{OutputFile, open_output};
+pub use output_file::{OutputFile, open_output, truncate};
 pub use socket2::{Domain, Protocol, SockRef, Socket, Type};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The maximum wait for the reader of a FIFO, and the pause between two attempts to open it.
-const FIFO_TIMEOUT: Duration = Duration::from_secs(5);
-const FIFO_RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The maximum wait for the other end of a FIFO, and the pause between two attempts to open it.
+pub(crate) const FIFO_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const FIFO_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A file to write under a name from the user.
 ///
@@ -129,6 +129,14 @@ impl Drop for PendingRename {
 /// open(2) would wait for ever.
 pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     open_for_writing(options, path, 0)
+}
+
+/// Removes the contents of a regular file. Devices and FIFOs have none.
+pub fn truncate(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(())
 }
 
 fn open_for_writing(options: &mut OpenOptions, path: &Path, flags: i32) -> io::Result<File> {

@@ -1,9 +1,9 @@
 //! The runs of the five programs. A run prints each test when the test ends.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ::server::{ErrorLog, Service};
@@ -314,6 +314,8 @@ struct Run<'a> {
     common: &'a CommonSettings,
     style: Style,
     keeps_records: bool,
+    /// The file of `--packets`; `None` before [`Run::begin`].
+    packets: Option<File>,
     packets_path: Option<PathBuf>,
     out: &'a mut dyn Write,
     endpoint: EndpointInfo,
@@ -338,6 +340,7 @@ impl<'a> Run<'a> {
         Self {
             common,
             style,
+            packets: None,
             packets_path: documents.packets.clone(),
             keeps_records: documents.json || documents.html.is_some() || documents.plot.is_some(),
             out,
@@ -537,20 +540,19 @@ impl<'a> Run<'a> {
         let Some(path) = &self.packets_path else {
             return;
         };
-        let mut options = OpenOptions::new();
-        let (options, text) = match outcome {
-            None => (
-                options.write(true).create(true).truncate(true),
-                csv::PACKET_TITLE_LINE.to_owned(),
-            ),
-            Some(outcome) => (
-                options.append(true),
-                csv::packet_rows(self.result.outcomes.len(), outcome),
-            ),
+        let text = match outcome {
+            None => csv::PACKET_TITLE_LINE.to_owned(),
+            Some(outcome) => csv::packet_rows(self.result.outcomes.len(), outcome),
         };
-        let written = options
-            .open(path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+        let file = match self.packets.take() {
+            Some(file) => Ok(file),
+            None => create_packets_file(path),
+        };
+        let written = file.and_then(|mut file| {
+            let written = file.write_all(text.as_bytes());
+            self.packets = Some(file);
+            written
+        });
         if let Err(error) = written {
             let reason = sys::describe(&error);
             self.result.error = Some(format!("cannot write {}: {reason}", path.display()));
@@ -578,4 +580,11 @@ impl<'a> Run<'a> {
         }
         self.result.outcomes.push(outcome);
     }
+}
+
+/// Creates or empties the file of `--packets`.
+fn create_packets_file(path: &Path) -> io::Result<File> {
+    let file = sys::open_output(File::options().create(true).append(true), path)?;
+    sys::truncate(&file)?;
+    Ok(file)
 }

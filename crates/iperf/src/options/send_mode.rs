@@ -194,7 +194,7 @@ pub(super) fn send_mode(given: &mut GivenOptions, length: u32) -> Result<SendMod
     }
     mode.times_writes |= given.bins.is_some() && given.direction != Direction::Reverse;
     if let Some(input) = &mode.input
-        && let Err(reason) = crate::stream_loop::DataSource::open(input)
+        && let Err(reason) = crate::stream_loop::check_input(input)
     {
         return error(reason);
     }

@@ -70,13 +70,8 @@ impl DatagramSender<'_> {
     /// Sends one datagram after another.
     fn send_datagrams(&self, progress: &mut Progress) -> Result<(), Error> {
         let length = progress.datagram.len();
-        let source = self
-            .send_mode
-            .input
-            .as_ref()
-            .map(DataSource::open)
-            .transpose();
-        let source = source.map_err(|_| Error::NOENT)?;
+        let open = |input| DataSource::open(input, self.stop);
+        let source = self.send_mode.input.as_ref().map(open).transpose()?;
         let mut rate = self
             .rate
             .map(|rate| VaryingRate::new(rate, self.send_mode.deviation));
@@ -86,7 +81,7 @@ impl DatagramSender<'_> {
             // The first datagram carries the client's header, not file data.
             if let Some(source) = source.as_ref().filter(|_| progress.number > 0) {
                 let payload = &mut progress.datagram[DatagramHeader::WIDE_LEN.min(length)..];
-                let filled = source.fill(payload).map_err(|_| Error::IO)?;
+                let filled = source.fill(payload)?;
                 if filled == 0 {
                     break;
                 }

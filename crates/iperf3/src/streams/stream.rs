@@ -47,11 +47,11 @@ pub(crate) fn bind_cpu(cpu: Option<u32>) -> Result<(), Fault> {
 pub(crate) fn open_file(plan: &FlowPlan, path: Option<&Path>) -> Result<Option<File>, Fault> {
     let Some(path) = path else { return Ok(None) };
     let opened = if plan.workload.sends() {
-        File::open(path)
+        sys::input_file::open(path)
     } else {
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(path)
+        sys::open_output(&mut options, path)
     };
     let file = opened.map_err(|error| Fault::io(error::FILE, &error))?;
     let is_empty = || file.metadata().map(|metadata| metadata.len() == 0);

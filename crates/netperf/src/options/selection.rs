@@ -1,8 +1,5 @@
 //! The selectors of test options `-o`, `-O` and `-k`.
 
-use std::fs::File;
-use std::io::Read;
-
 use getopt::{EarlyExit, Exit, refuse};
 
 use super::Selection;
@@ -84,10 +81,13 @@ fn parse_list(text: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
 
 /// Parses a file: one block per line, with entries separated by commas.
 fn parse_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
-    let text = match read_bounded(path) {
-        Ok(text) => text,
+    let text = match sys::input_file::read(path.as_ref()) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
-            let errno = error.raw_os_error().unwrap_or_default();
+            let Some(errno) = error.raw_os_error() else {
+                let reason = sys::describe(&error);
+                return refuse(format!("output selection file '{path}': {reason}"));
+            };
             return stock_error(format!(
                 "Could not open output selection file '{path}' errno {errno}\n"
             ));
@@ -116,13 +116,6 @@ fn parse_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
         blocks.push(block);
     }
     Ok(blocks)
-}
-
-/// Reads at most 64 KiB of a file, more than four blocks of all selectors need.
-fn read_bounded(path: &str) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(64 << 10).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Returns the selector of a file's entry.

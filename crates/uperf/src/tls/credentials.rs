@@ -1,7 +1,6 @@
 //! Certificates and keys from PEM files.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use pem::Pem;
@@ -90,7 +89,7 @@ fn read_sections(path: &Path) -> Result<Vec<Pem>, TlsError> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|error| TlsError::File {
+    sys::input_file::read(path).map_err(|error| TlsError::File {
         path: path.to_owned(),
         error,
     })
@@ -143,6 +142,8 @@ fn decrypt_key(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>,
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::tls::tests::certificate_file;
 

@@ -105,7 +105,7 @@ fn new_socket_directory(settings: &Settings) -> Result<Option<SocketDirectory>, 
 }
 
 fn open_fill(path: &Path) -> Result<File, BufferError> {
-    File::open(path).map_err(|error| BufferError::File {
+    sys::input_file::open(path).map_err(|error| BufferError::File {
         path: path.to_owned(),
         error,
     })

@@ -1,0 +1,195 @@
+//! The options of all programs that name a file, with FIFOs, devices and pipes.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::{Profile, Server, TestProcess, free_port, linerate_with_args, run, wait_until};
+
+pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
+    testkit::test_cases![
+        fifo_without_other_end_is_refused,
+        iperf_reads_streams_until_the_stop,
+    ]
+}
+
+/// Longer than the wait for the other end of a FIFO, which is 5 s.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Servers of all dialects that have servers of their own.
+struct Servers {
+    netperf: Server,
+    iperf3: Server,
+    iperf: Server,
+    udpmon: Server,
+    uperf: Server,
+    directory: tempfile::TempDir,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for strands in ["nthreads=1", "nprocs=1"] {
+            let name = strands.split('=').next().unwrap();
+            fs::write(directory.path().join(name), profile(strands)).unwrap();
+        }
+        fs::write(directory.path().join("users"), "user,digest").unwrap();
+        Self {
+            netperf: Server::start(""),
+            iperf3: Server::start_with(|port| format!("iperf3 -s -p {port}")),
+            iperf: Server::start_with(|port| format!("iperf -s -p {port}")),
+            udpmon: Server::start_with(|port| format!("udpmon_resp -u {port}")),
+            uperf: Server::start_slave(""),
+            directory,
+        }
+    }
+
+    /// Replaces the names in `<>` of a command line.
+    fn command(&self, line: &str, file: &Path) -> Command {
+        let key = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../iperf3/src/login/private.pem"
+        );
+        let line = [
+            (
+                "<netperf>",
+                format!("-H 127.0.0.1 -p {}", self.netperf.port),
+            ),
+            ("<iperf3>", format!("-c 127.0.0.1 -p {}", self.iperf3.port)),
+            ("<iperf>", format!("-c 127.0.0.1 -p {}", self.iperf.port)),
+            (
+                "<udpmon>",
+                format!("-d 127.0.0.1 -u {} -p 100 -l 10 -G 10", self.udpmon.port),
+            ),
+            ("<uperf>", format!("-P {}", self.uperf.port)),
+            ("<port>", free_port().to_string()),
+            ("<key>", key.to_owned()),
+            ("<dir>", self.directory.path().display().to_string()),
+            ("<file>", file.display().to_string()),
+        ]
+        .into_iter()
+        .fold(line.to_owned(), |line, (name, value)| {
+            line.replace(name, &value)
+        });
+        let mut command = linerate_with_args(&line);
+        command.env("IPERF3_PASSWORD", "secret");
+        command
+    }
+}
+
+/// Returns a profile with a connection, and with some passes for `-X`.
+fn profile(strands: &str) -> String {
+    let flowops = [
+        "connect remotehost=127.0.0.1 protocol=tcp",
+        "write size=64 count=10",
+        "disconnect",
+    ];
+    Profile::new("p")
+        .group(strands)
+        .transaction("iterations=1", &flowops)
+        .text()
+}
+
+fn create_fifo(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
+    let mut mkfifo = Command::new("mkfifo");
+    mkfifo.args(["-m", "600"]).arg(&path);
+    run(mkfifo, TIMEOUT).unwrap().assert_success();
+    path
+}
+
+fn fifo_without_other_end_is_refused() {
+    const NO_WRITER: &str = "no program writes to it";
+    const NO_READER: &str = "no program reads from it";
+    let servers = Servers::start();
+    let processes: Vec<_> = [
+        ("netperf <netperf> -l 1 -F <file>", "it is a FIFO"),
+        ("netperf <netperf> -l 1 -- -k <file>", NO_WRITER),
+        ("netserver -D -p <port> -Z @<file>", NO_WRITER),
+        ("serve --auth <file>", NO_WRITER),
+        ("iperf3 <iperf3> -t 1 -F <file>", "it is a FIFO"),
+        ("iperf3 <iperf3> -t 1 -R -F <file>", NO_READER),
+        (
+            "iperf3 <iperf3> -t 1 --username u --rsa-public-key-path <file>",
+            NO_WRITER,
+        ),
+        (
+            "iperf3 -s -p <port> --rsa-private-key-path <file> --authorized-users-path <dir>/users",
+            NO_WRITER,
+        ),
+        (
+            "iperf3 -s -p <port> --rsa-private-key-path <key> --authorized-users-path <file>",
+            NO_WRITER,
+        ),
+        ("uperf -m <file>", NO_WRITER),
+        ("uperf --check <file>", NO_WRITER),
+        ("uperf -s -P <port> --tls-cert <file>", NO_WRITER),
+        ("histogram <file>", NO_WRITER),
+        ("udpmon_bw_mon <udpmon> --packets <file>", NO_READER),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(number, (line, reason))| {
+        let fifo = create_fifo(servers.directory.path(), &number.to_string());
+        let process = TestProcess::start(&mut servers.command(line, &fifo));
+        (line, reason, process)
+    })
+    .collect();
+    for (line, reason, process) in processes {
+        let output = process.finish(TIMEOUT);
+        assert_eq!(output.code, Some(1), "{line}: {output:?}");
+        let text = [&*output.stdout, &output.stderr].concat();
+        assert_eq!(text.matches(reason).count(), 1, "{line}: {output:?}");
+    }
+}
+
+/// A FIFO or pipe is read until its end, the end of the test or a signal.
+fn iperf_reads_streams_until_the_stop() {
+    let servers = Servers::start();
+    let fifo = create_fifo(servers.directory.path(), "fifo");
+    for (line, signal) in [
+        ("iperf <iperf> -t 1 -F <file>", None),
+        ("iperf <iperf> -t 1 -I", None),
+        ("iperf <iperf> -t 60 -F <file>", Some(Signal::INT)),
+        ("iperf <iperf> -t 60 -I", Some(Signal::INT)),
+        ("iperf <iperf> -t 60 -I", Some(Signal::TERM)),
+    ] {
+        let (input, _idle) = std::io::pipe().unwrap();
+        let mut command = servers.command(line, &fifo);
+        let process = TestProcess::start_with_input(&mut command, input.into());
+        if let Some(signal) = signal {
+            let is_connected = || process.stdout().contains("connected with");
+            assert!(wait_until(TIMEOUT, is_connected), "{line}");
+            process.signal(signal);
+        }
+        let output = process.finish(TIMEOUT);
+        assert!(output.stdout.contains("Bytes"), "{line}: {output:?}");
+    }
+    for line in ["iperf <iperf> -F <file>", "iperf <iperf> -I"] {
+        let (input, mut writer) = std::io::pipe().unwrap();
+        let fifo = fifo.clone();
+        let is_fifo = line.contains("-F");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut fifo_writer = is_fifo.then(|| fs::File::create(fifo).unwrap());
+                let writer: &mut dyn Write = match &mut fifo_writer {
+                    Some(fifo) => fifo,
+                    None => &mut writer,
+                };
+                for _ in 0..2 {
+                    writer.write_all(&vec![7; 1 << 20]).unwrap();
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let fifo = servers.directory.path().join("fifo");
+            let mut command = servers.command(line, &fifo);
+            let process = TestProcess::start_with_input(&mut command, input.into());
+            let output = process.finish(TIMEOUT);
+            assert_eq!(output.code, Some(0), "{line}: {output:?}");
+            assert!(output.stdout.contains("2.00 MBytes"), "{line}: {output:?}");
+        });
+    }
+}
