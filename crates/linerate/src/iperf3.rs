@@ -132,11 +132,9 @@ impl PidFile {
     /// Opens the file for [`write`](Self::write), which may follow in another process and directory.
     fn open(common: &CommonSettings) -> Result<Self, String> {
         let open = |path: &PathBuf| {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(path);
+            let options = &mut OpenOptions::new();
+            let options = options.create(true).truncate(false).write(true);
+            let file = sys::open_output(options, path);
             let file = std::path::absolute(path).and_then(|path| Ok((path, file?)));
             file.map_err(|error| pid_file_error(path, &error))
         };
@@ -148,16 +146,16 @@ impl PidFile {
         let Some((path, file)) = &self.0 else {
             return Ok(());
         };
-        let written = file
-            .set_len(0)
-            .and_then(|()| writeln!(&*file, "{}", std::process::id()));
+        let written = sys::truncate(file).and_then(|()| writeln!(&*file, "{}", std::process::id()));
         written.map_err(|error| pid_file_error(path, &error))
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if let Some((path, _)) = &self.0 {
+        if let Some((path, file)) = &self.0
+            && file.metadata().is_ok_and(|metadata| metadata.is_file())
+        {
             // The parent of a daemon, and a server that failed, leave another process's ID there.
             let id = std::fs::read_to_string(path).unwrap_or_default();
             if id.trim() == std::process::id().to_string() {

@@ -13,6 +13,7 @@ pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
     testkit::test_cases![
         fifo_without_other_end_is_refused,
         iperf_reads_streams_until_the_stop,
+        pid_file_may_be_a_stream,
     ]
 }
 
@@ -112,6 +113,7 @@ fn fifo_without_other_end_is_refused() {
         ("serve --auth <file>", NO_WRITER),
         ("iperf3 <iperf3> -t 1 -F <file>", "it is a FIFO"),
         ("iperf3 <iperf3> -t 1 -R -F <file>", NO_READER),
+        ("iperf3 <iperf3> -t 1 -I <file>", NO_READER),
         (
             "iperf3 <iperf3> -t 1 --username u --rsa-public-key-path <file>",
             NO_WRITER,
@@ -192,4 +194,22 @@ fn iperf_reads_streams_until_the_stop() {
             assert!(output.stdout.contains("2.00 MBytes"), "{line}: {output:?}");
         });
     }
+}
+
+fn pid_file_may_be_a_stream() {
+    let servers = Servers::start();
+    let command = |file| servers.command("iperf3 <iperf3> -t 1 -I <file>", Path::new(file));
+    run(command("/dev/null"), TIMEOUT).unwrap().assert_success();
+    let mut command = command("/dev/stdout");
+    let (mut read, write) = std::io::pipe().unwrap();
+    let mut child = command.stdout(write).spawn().unwrap();
+    // The command keeps the pipe open.
+    drop(command);
+    let pid = child.id();
+    let text = std::thread::spawn(move || std::io::read_to_string(&mut read).unwrap());
+    let is_ended = wait_until(TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
+    let _ = child.kill();
+    assert!(is_ended, "the client waits for its own pipe");
+    let text = text.join().unwrap();
+    assert!(text.starts_with(&format!("{pid}\n")), "{text}");
 }
