@@ -14,6 +14,7 @@ pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
         fifo_without_other_end_is_refused,
         iperf_reads_streams_until_the_stop,
         pid_file_may_be_a_stream,
+        full_device_is_reported,
     ]
 }
 
@@ -212,4 +213,32 @@ fn pid_file_may_be_a_stream() {
     assert!(is_ended, "the client waits for its own pipe");
     let text = text.join().unwrap();
     assert!(text.starts_with(&format!("{pid}\n")), "{text}");
+}
+
+fn full_device_is_reported() {
+    let servers = Servers::start();
+    for line in [
+        "netperf <netperf> -t TCP_RR -l 1 --histogram <file>",
+        "netperf <netperf> -t TCP_RR -l 1 --html <file>",
+        "run -t TCP_RR -l 1 --histogram <file>",
+        "run -t TCP_RR -l 1 --html <file>",
+        "iperf3 <iperf3> -t 1 --logfile <file>",
+        "iperf3 <iperf3> -t 1 --linerate-json <file>",
+        "iperf3 <iperf3> -t 1 --html <file>",
+        "iperf3 <iperf3> -t 1 -R -F <file>",
+        "iperf3 <iperf3> -t 1 -I <file>",
+        "iperf <iperf> -t 1 -o <file>",
+        "iperf <iperf> -t 1 --html <file>",
+        "udpmon_bw_mon <udpmon> --packets <file>",
+        "udpmon_bw_mon <udpmon> --html <file>",
+        "uperf -m <dir>/nthreads <uperf> --html <file>",
+        "uperf -m <dir>/nthreads <uperf> -X <file>",
+        "uperf -m <dir>/nprocs <uperf> -X <file>",
+    ] {
+        let output = run(servers.command(line, Path::new("/dev/full")), TIMEOUT).unwrap();
+        assert_eq!(output.code, Some(1), "{line}: {output:?}");
+        let text = [&*output.stdout, &output.stderr].concat();
+        let reason = "No space left on device";
+        assert!(text.contains(reason), "{line}: {output:?}");
+    }
 }

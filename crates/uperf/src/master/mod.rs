@@ -183,9 +183,7 @@ impl Session<'_> {
         for strand in &strands {
             log.merge(&strand.log);
         }
-        if let Some(Err(error)) = responses.map(|file| file.finish()) {
-            log.error(format!("-X: {}", sys::describe(&error)), 0);
-        }
+        let lacks_responses = responses.is_some_and(|file| !file.finish_with_log(&mut log));
         let mut peers = if expects_goodbyes {
             let timeout = if has_failed {
                 FAILED_GOODBYE_TIMEOUT
@@ -212,7 +210,7 @@ impl Session<'_> {
             goodbye.is_some_and(|goodbye| goodbye.as_ref().is_ok_and(Goodbye::is_interruption))
         };
         has_failed |= expects_goodbyes && peers.iter().any(|peer| peer.totals.is_none());
-        has_failed |= slaves.iter().any(is_interrupted);
+        has_failed |= slaves.iter().any(is_interrupted) || lacks_responses;
         warnings.extend(peers::has_local_slave(&slaves).then_some(Warning::SameHost));
         let interfaces =
             self.interface_traffic([&interfaces, &final_interfaces], &strands, progress);

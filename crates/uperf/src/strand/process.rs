@@ -199,11 +199,7 @@ fn run_child(worker: Worker, parent: u32, mut link: &UnixStream) -> io::Result<(
     let Some(mut outcome) = workers.finish().pop() else {
         return Err(io::ErrorKind::UnexpectedEof.into());
     };
-    if let Some(Err(error)) = responses.map(|file| file.finish()) {
-        outcome
-            .log
-            .error(format!("-X: {}", sys::describe(&error)), 0);
-    }
+    outcome.failed |= responses.is_some_and(|file| !file.finish_with_log(&mut outcome.log));
     send(link, &ProcessReport::Outcome(outcome))?;
     link.shutdown(Shutdown::Write)?;
     // Unread commands would reset the connection on exit, and the outcome would be lost.

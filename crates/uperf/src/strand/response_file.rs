@@ -10,6 +10,7 @@ use engine::script;
 use sys::OutputFile;
 use sys::clock::wall_clock_offset_ns;
 
+use super::log::Log;
 use crate::output;
 
 /// Number of passes that a strand buffers, as in uperf.
@@ -48,9 +49,13 @@ impl ResponseFile {
         })
     }
 
-    /// Returns the first write error.
-    pub(crate) fn finish(&self) -> io::Result<()> {
-        self.lock_failure().take().map_or(Ok(()), Err)
+    /// Adds the first write error to the log. Returns `false` if there is one.
+    pub(crate) fn finish_with_log(&self, log: &mut Log) -> bool {
+        let failure = self.lock_failure().take();
+        if let Some(error) = &failure {
+            log.error(format!("-X: {}", sys::describe(error)), 0);
+        }
+        failure.is_none()
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
