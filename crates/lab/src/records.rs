@@ -120,7 +120,7 @@ impl PacketSums {
     /// Adds up records until all senders are dropped, and writes each record to `log`, if given.
     pub fn collect(records: &Receiver<Vec<ForwardRecord>>, log: Option<&Path>) -> io::Result<Self> {
         let mut file = match log {
-            Some(path) => Some(BufWriter::new(OutputFile::begin(path)?.rename_to_target()?)),
+            Some(path) => Some(BufWriter::new(OutputFile::begin(path)?.create()?)),
             None => None,
         };
         if let Some(file) = &mut file {

@@ -19,29 +19,25 @@ pub(crate) const FIFO_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// permissions. A symbolic link is refused, because another user may have created it. Devices,
 /// FIFOs and the process's own descriptors (`/dev/stdout`, `/dev/fd/N`) are written to directly.
 #[derive(Debug)]
-pub struct OutputFile {
-    file: File,
-    /// The rename to do; `None` if the name is written to directly.
-    pending_rename: Option<PendingRename>,
-}
-
-/// A temporary file to rename. Dropping it removes the file, unless it was renamed.
-#[derive(Debug)]
-struct PendingRename {
-    path: PathBuf,
-    target: PathBuf,
+pub enum OutputFile {
+    /// The open file.
+    Direct(File),
+    /// A regular file to create. Until it is written, a signal that ends the process leaves no
+    /// temporary file.
+    Replacement {
+        /// The name of the file.
+        target: PathBuf,
+        /// The permissions of the file that is replaced.
+        permissions: Option<Permissions>,
+    },
 }
 
 impl OutputFile {
     /// Opens a file for output. The name keeps its old contents until [`OutputFile::write`] or
-    /// [`OutputFile::rename_to_target`]. Errors of the name or its directory occur here.
+    /// [`OutputFile::create`]. Errors of the name or its directory occur here.
     pub fn begin(path: &Path) -> io::Result<Self> {
         if let Some(number) = descriptor_number(path) {
-            let file = File::from(duplicate(number)?);
-            return Ok(Self {
-                file,
-                pending_rename: None,
-            });
+            return Ok(Self::Direct(File::from(duplicate(number)?)));
         }
         let is_named_as_directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_named_as_directory || path.file_name().is_none() {
@@ -53,26 +49,55 @@ impl OutputFile {
             Err(error) => return Err(error),
         };
         match metadata {
-            Some(metadata) if !metadata.is_file() => Self::open_special(path, &metadata),
-            metadata => Self::create_replacement(path, metadata.as_ref()),
+            Some(metadata) if !metadata.is_file() => {
+                Self::open_special(path, &metadata).map(Self::Direct)
+            }
+            metadata => {
+                // Only an attempt shows whether the directory is writable.
+                let (temporary, _) = create_unique_file(directory_of(path))?;
+                fs::remove_file(temporary)?;
+                let mode = metadata.map(|metadata| metadata.permissions().mode() & 0o777);
+                Ok(Self::Replacement {
+                    target: path.to_owned(),
+                    permissions: mode.map(Permissions::from_mode),
+                })
+            }
         }
     }
 
     /// Writes the contents and renames the file to its name.
-    pub fn write(mut self, contents: &[u8]) -> io::Result<()> {
-        self.file.write_all(contents)?;
-        self.rename_to_target().map(drop)
+    pub fn write(self, contents: &[u8]) -> io::Result<()> {
+        self.create_with(contents).map(drop)
     }
 
-    /// Renames the file to its name now, for contents that others may read while they are written.
-    pub fn rename_to_target(self) -> io::Result<File> {
-        if let Some(pending_rename) = &self.pending_rename {
-            fs::rename(&pending_rename.path, &pending_rename.target)?;
+    /// Creates the file under its name now, for contents that others may read while they are written.
+    pub fn create(self) -> io::Result<File> {
+        self.create_with(&[])
+    }
+
+    fn create_with(self, contents: &[u8]) -> io::Result<File> {
+        let (target, permissions) = match self {
+            Self::Direct(mut file) => {
+                file.write_all(contents)?;
+                return Ok(file);
+            }
+            Self::Replacement {
+                target,
+                permissions,
+            } => (target, permissions),
+        };
+        let (temporary, mut file) = create_unique_file(directory_of(&target))?;
+        let result = permissions
+            .map_or(Ok(()), |permissions| file.set_permissions(permissions))
+            .and_then(|()| file.write_all(contents))
+            .and_then(|()| fs::rename(&temporary, &target));
+        if result.is_err() {
+            let _ = fs::remove_file(&temporary);
         }
-        Ok(self.file)
+        result.map(|()| file)
     }
 
-    fn open_special(path: &Path, metadata: &Metadata) -> io::Result<Self> {
+    fn open_special(path: &Path, metadata: &Metadata) -> io::Result<File> {
         let is_stream = |metadata: &Metadata| {
             let kind = metadata.file_type();
             kind.is_fifo() || kind.is_char_device()
@@ -92,36 +117,14 @@ impl OutputFile {
         if !is_stream(&file.metadata()?) {
             return Err(other_kind());
         }
-        Ok(Self {
-            file,
-            pending_rename: None,
-        })
-    }
-
-    fn create_replacement(target: &Path, old: Option<&Metadata>) -> io::Result<Self> {
-        let directory = match target.parent() {
-            Some(directory) if !directory.as_os_str().is_empty() => directory,
-            _ => Path::new("."),
-        };
-        let (path, file) = create_unique_file(directory)?;
-        let target = target.to_owned();
-        let pending_rename = Some(PendingRename { path, target });
-        let output = Self {
-            file,
-            pending_rename,
-        };
-        if let Some(old) = old {
-            let mode = old.permissions().mode() & 0o777;
-            output.file.set_permissions(Permissions::from_mode(mode))?;
-        }
-        Ok(output)
+        Ok(file)
     }
 }
 
-impl Drop for PendingRename {
-    fn drop(&mut self) {
-        // After the rename, the file does not exist.
-        let _ = fs::remove_file(&self.path);
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
     }
 }
 
@@ -213,6 +216,8 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         drop(OutputFile::begin(&path).unwrap());
         let file = OutputFile::begin(&path).unwrap();
+        // A process that ends here leaves no other file.
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), "before");
         file.write(b"after").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "after");
@@ -221,13 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_file_shows_each_write() {
+    fn a_created_file_shows_each_write() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let mut file = OutputFile::begin(&path)
-            .unwrap()
-            .rename_to_target()
-            .unwrap();
+        let mut file = OutputFile::begin(&path).unwrap().create().unwrap();
         for text in ["a", "ab"] {
             file.write_all(&text.as_bytes()[text.len() - 1..]).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);

@@ -15,6 +15,7 @@ pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
         iperf_reads_streams_until_the_stop,
         pid_file_may_be_a_stream,
         full_device_is_reported,
+        ended_process_leaves_no_file,
     ]
 }
 
@@ -240,5 +241,26 @@ fn full_device_is_reported() {
         let text = [&*output.stdout, &output.stderr].concat();
         let reason = "No space left on device";
         assert!(text.contains(reason), "{line}: {output:?}");
+    }
+}
+
+/// Signals that end the process at once.
+fn ended_process_leaves_no_file() {
+    let servers = Servers::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    for line in [
+        "netperf <netperf> -t TCP_RR -l 60 --histogram <file>",
+        "netperf <netperf> -t TCP_RR -l 60 --html <file>",
+        "iperf <iperf> -t 60 --html <file>",
+    ] {
+        for signal in [Signal::HUP, Signal::KILL] {
+            let mut process = TestProcess::start(&mut servers.command(line, &file));
+            process.wait_for_data_phase();
+            process.signal(signal);
+            process.finish(TIMEOUT);
+            let names: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+            assert!(names.is_empty(), "{line}: {signal:?}: {names:?}");
+        }
     }
 }

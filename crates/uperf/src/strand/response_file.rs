@@ -43,7 +43,7 @@ impl ResponseFile {
     /// Creates the file and replaces an existing one.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: OutputFile::begin(path)?.rename_to_target()?,
+            file: OutputFile::begin(path)?.create()?,
             failure: Mutex::default(),
             wall_clock_offset_ns: wall_clock_offset_ns(),
         })
