@@ -149,6 +149,7 @@ fn format_sum(sum: &MergedHistogram, percentiles: &[f64]) -> String {
     } else {
         sum.tag()
     };
+    let name = codec::escaped(name);
     let plural = if sum.histograms == 1 { "" } else { "s" };
     let _ = writeln!(text, "{name} ({} histogram{plural})", sum.histograms);
     let _ = writeln!(text, "  count   {:>14}", sum.times().len());
@@ -232,7 +233,7 @@ fn format_json(sums: &[MergedHistogram], percentiles: &[f64]) -> String {
         histograms,
     };
     // Serialization of plain values with text keys cannot fail.
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    codec::escaped_json(&serde_json::to_string_pretty(&document).unwrap_or_default()) + "\n"
 }
 
 #[cfg(test)]

@@ -44,7 +44,9 @@ impl LogFormat {
     pub(super) fn writer(self) -> Option<RecordWriter> {
         match self {
             Self::None => None,
-            Self::Text => Some(|test| write_test(test, format_test(test))),
+            Self::Text => Some(|test| {
+                write_test(test, codec::escaped(&format_test(test)).to_string());
+            }),
             Self::Json => Some(|test| {
                 let line = serde_json::to_string(test).unwrap_or_default();
                 write_test(test, codec::escaped_json(&line));

@@ -86,10 +86,16 @@ fn read_status(args: &Args) -> Result<String, String> {
         )
     })?;
     if args.json {
-        return Ok(text);
+        return Ok(codec::escaped_json(&text));
     }
-    let document: StatusDocument = serde_json::from_str(&text)
-        .map_err(|error| format!("{}: not a status: {error}", path.display()))?;
+    let document: StatusDocument = serde_json::from_str(&text).map_err(|error| {
+        let reason = error.to_string();
+        format!(
+            "{}: not a status: {}",
+            path.display(),
+            codec::escaped(&reason)
+        )
+    })?;
     let is_redrawn = args.follow && io::stdout().is_terminal();
     let clear = if is_redrawn { "\x1b[H\x1b[2J" } else { "" };
     let columns = sys::process::terminal_columns(io::stdout()).map_or(usize::MAX, usize::from);
@@ -110,9 +116,9 @@ fn format_table(document: &StatusDocument, columns: usize) -> String {
     let stopping = if document.stopping { ", stopping" } else { "" };
     let mut text = format!(
         "linerate {}, process {}, since {}{stopping}: {} test{}\n",
-        document.version,
+        codec::escaped(&document.version),
         document.process,
-        document.started,
+        codec::escaped(&document.started),
         document.tests.len(),
         if document.tests.len() == 1 { "" } else { "s" },
     );
@@ -123,15 +129,11 @@ fn format_table(document: &StatusDocument, columns: usize) -> String {
         rows.push((header.to_owned(), "TEST, AMOUNT".to_owned()));
     }
     for test in &document.tests {
-        let TestRecord {
-            peer,
-            dialect,
-            seconds,
-            ..
-        } = test;
+        let [peer, dialect, name] = [&test.peer, &test.dialect, &test.test].map(codec::escaped);
+        let seconds = test.seconds;
         let started = humantime::format_rfc3339_seconds(test.started);
         let rate = BitRate(test.bits_per_second).to_string();
-        let (name, amount) = (&test.test, format_amount(test));
+        let amount = format_amount(test);
         rows.push((
             format!("{started}  {seconds:7.1}  {rate:13}  {peer:23}  {dialect:7}"),
             format!("{name}, {amount}"),

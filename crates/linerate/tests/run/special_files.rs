@@ -1,7 +1,9 @@
-//! The options of all programs that name a file, with FIFOs, devices and pipes.
+//! The options of all programs that name a file, with FIFOs, devices and pipes, and with text that
+//! controls a terminal.
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,6 +18,7 @@ pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
         pid_file_may_be_a_stream,
         full_device_is_reported,
         ended_process_leaves_no_file,
+        text_of_files_is_escaped,
     ]
 }
 
@@ -262,5 +265,58 @@ fn ended_process_leaves_no_file() {
             let names: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
             assert!(names.is_empty(), "{line}: {signal:?}: {names:?}");
         }
+    }
+}
+
+fn text_of_files_is_escaped() {
+    const TEXT: &str = "a\u{1b}[31mb\u{202e}";
+    let directory = tempfile::tempdir().unwrap();
+    let path_of = |name: &str| directory.path().join(name).display().to_string();
+    let log = {
+        let server = Server::start("");
+        let line = format!(
+            "netperf -H 127.0.0.1 -p {} -t TCP_RR -l 1 --histogram {}",
+            server.port,
+            path_of("log")
+        );
+        run(linerate_with_args(&line), TIMEOUT)
+            .unwrap()
+            .assert_success();
+        fs::read_to_string(path_of("log")).unwrap()
+    };
+    let tag = log.split("Tag=").nth(1).unwrap().split(',').next().unwrap();
+    let tagged = log.replace(&format!("Tag={tag},"), &format!("Tag={TEXT},"));
+    fs::write(path_of("log"), tagged).unwrap();
+    fs::write(path_of("selectors"), TEXT).unwrap();
+    let listener = UnixListener::bind(path_of("socket")).unwrap();
+    std::thread::spawn(move || {
+        let text = TEXT.replace('\u{1b}', "\\u001b");
+        let document = format!(
+            r#"{{"version":"{text}","process":1,"started":"{text}","stopping":false,"tests":[
+            {{"started":"2026-01-01T00:00:00Z","peer":"{text}","dialect":"{text}","test":"{text}",
+            "seconds":1.0,"received_bytes":1,"sent_bytes":1,"bits_per_second":1.0,
+            "overlapping_tests":0,"overlapped_with":[],"is_complete":false,"end":null}}]}}"#
+        );
+        // The last answer is no status.
+        for answer in [&document, &document, &format!("\"{text}\"")] {
+            let _ = listener.accept().unwrap().0.write_all(answer.as_bytes());
+        }
+    });
+    for (line, code) in [
+        (format!("histogram {}", path_of("log")), 0),
+        (format!("histogram --json {}", path_of("log")), 0),
+        (
+            format!("netperf -H 127.0.0.1 -- -k {}", path_of("selectors")),
+            1,
+        ),
+        (format!("status --status {}", path_of("socket")), 0),
+        (format!("status --json --status {}", path_of("socket")), 0),
+        (format!("status --status {}", path_of("socket")), 1),
+    ] {
+        let output = run(linerate_with_args(&line), TIMEOUT).unwrap();
+        assert_eq!(output.code, Some(code), "{line}: {output:?}");
+        let text = [&*output.stdout, &output.stderr].concat();
+        assert!(text.contains("[31m"), "{line}: {output:?}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{line}: {output:?}");
     }
 }

@@ -108,10 +108,11 @@ fn parse_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
                 ));
             }
             entry_start += entry.len() + 1;
-            match by_name_or_header(entry.trim()) {
-                Some(selector) => block.push(selector),
-                None => return refuse(format!("unknown selector '{}' in the file", entry.trim())),
-            }
+            let Some(selector) = by_name_or_header(entry.trim()) else {
+                let entry = codec::escaped(entry.trim());
+                return refuse(format!("unknown selector '{entry}' in the file"));
+            };
+            block.push(selector);
         }
         blocks.push(block);
     }
