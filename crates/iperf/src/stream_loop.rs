@@ -144,6 +144,8 @@ pub(crate) fn check_input(input: &Input) -> Result<(), String> {
 /// An open source of sent data.
 pub(crate) struct DataSource<'a> {
     file: File,
+    /// Whether a read may wait for data.
+    may_wait: bool,
     stop: &'a Stop,
 }
 
@@ -155,7 +157,12 @@ impl<'a> DataSource<'a> {
             Input::File(path) => sys::input_file::open_stream(path),
         };
         let file = file.map_err(|error| Error::from_io_error(&error).unwrap_or(Error::IO))?;
-        Ok(Self { file, stop })
+        let may_wait = !file.metadata().is_ok_and(|metadata| metadata.is_file());
+        Ok(Self {
+            file,
+            may_wait,
+            stop,
+        })
     }
 
     /// Fills the buffer and returns the number of bytes read. Fails with `CANCELED` if the stop is
@@ -165,12 +172,7 @@ impl<'a> DataSource<'a> {
     pub(crate) fn fill(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < buffer.len() {
-            if self.stop.is_set() {
-                return Err(Error::CANCELED);
-            }
-            // A FIFO that has no writer yet would be at its end. The stop interrupts the wait.
-            let is_ready = call::wait_readable(self.file.as_fd(), Duration::from_secs(1));
-            if !is_ready.or_else(ignore_interrupt)? {
+            if self.may_wait && !self.wait()? {
                 continue;
             }
             match (&self.file).read(&mut buffer[filled..]) {
@@ -186,6 +188,15 @@ impl<'a> DataSource<'a> {
             }
         }
         Ok(filled)
+    }
+
+    /// Waits for data or the end of the input. Returns whether one is there; the stop interrupts the
+    /// wait. A read without it would take a FIFO that has no writer yet for one at its end.
+    fn wait(&self) -> Result<bool, Error> {
+        if self.stop.is_set() {
+            return Err(Error::CANCELED);
+        }
+        call::wait_readable(self.file.as_fd(), Duration::from_secs(1)).or_else(ignore_interrupt)
     }
 }
 
