@@ -255,7 +255,7 @@ pub fn scan<'w, L>(
         program,
         section,
         words,
-        |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
+        &mut |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
     )
 }
 
@@ -273,7 +273,7 @@ pub fn scan_long<'w, L>(
         program,
         section,
         words,
-        |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
+        &mut |_, flag, value| apply(program, section.scope, flag.name, (flag, value), settings),
     )
 }
 
@@ -290,7 +290,7 @@ pub fn mask_secrets<L>(
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let mut masked = words.clone();
-    let _ = parse_words(grammar, "", section, &words, |index, flag, value| {
+    let _ = parse_words(grammar, "", section, &words, &mut |index, flag, value| {
         if flag.is_secret && !value.is_empty() {
             let start = words[index].len() - value.len();
             masked[index].replace_range(start.., "***");
@@ -330,6 +330,9 @@ pub fn apply_environment<L>(
     Ok(())
 }
 
+/// Takes the index of a word, and the option and the value that end in it.
+type Visit<'v, 'w, L> = dyn FnMut(usize, &OptionRow<L>, &'w str) -> Result<(), EarlyExit> + 'v;
+
 /// Parses `words`, and calls `visit` with each option and its value, which is the end of the word with
 /// the given index.
 fn parse_words<'w, L>(
@@ -337,7 +340,7 @@ fn parse_words<'w, L>(
     program: &str,
     section: &Section<L>,
     words: &'w [String],
-    mut visit: impl FnMut(usize, &OptionRow<L>, &'w str) -> Result<(), EarlyExit>,
+    visit: &mut Visit<'_, 'w, L>,
 ) -> Result<RemainingWords<'w>, EarlyExit> {
     let mut stray = Vec::new();
     let mut remaining = words;

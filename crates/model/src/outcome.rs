@@ -405,9 +405,10 @@ impl CpuUse {
             self.softirq_percent,
             self.steal_percent.unwrap_or_default(),
         ];
-        let cpus = self.peak.iter().chain(&self.busy_percent_per_cpu);
-        let mut all = shares.iter().chain(cpus.map(|(_, share)| share));
-        all.all(|share| (0.0..=101.0).contains(share))
+        let is_share = |share: f64| (0.0..=101.0).contains(&share);
+        shares.into_iter().all(is_share)
+            && self.peak.is_none_or(|(_, share)| is_share(share))
+            && (self.busy_percent_per_cpu.iter()).all(|(_, share)| is_share(*share))
     }
 }
 

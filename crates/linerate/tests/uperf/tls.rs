@@ -294,7 +294,7 @@ fn run_disturbed(
         });
         let mut disturb = Some(disturb);
         let mut message = [0; 4096];
-        while let Ok(length @ 1..) = (&to_slave).receive(&mut message) {
+        while let Ok(length @ 1..) = to_slave.receive(&mut message) {
             if let Some(disturb) = disturb.take_if(|_| is_listening(port)) {
                 disturb(TcpStream::connect(("127.0.0.1", port)).expect("the slave listens"));
             }

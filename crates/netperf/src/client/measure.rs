@@ -282,10 +282,10 @@ fn receive_results(
     };
     add_results(request, report, counts, &frame)?;
     let TestResults { elapsed, bytes, .. } = report.results;
-    if !(elapsed >= 0.0 && elapsed.is_finite() && bytes >= 0.0 && bytes.is_finite()) {
-        return Err(ClientError::Failed(format!(
-            "the server reported impossible results: {bytes} bytes in {elapsed} s"
-        )));
+    let [elapsed, bytes] = [elapsed.into(), bytes];
+    let is_possible = |value: f64| value.is_finite() && value >= 0.0;
+    if !(is_possible(elapsed) && is_possible(bytes)) {
+        return Err(impossible(&format!("{bytes} bytes in {elapsed} s")));
     }
     if has_details && !opens_connections {
         // Without details, the results still count.
@@ -347,17 +347,20 @@ fn check_peer(
     // The clocks of two hosts differ by less than one percent.
     let longest = longest + longest / 100 + Duration::from_millis(100);
     let elapsed = peer.elapsed.unwrap_or_default();
-    let figures = if received > most {
-        format!("it received {received} bytes of {sent}")
-    } else if elapsed > longest {
-        let [elapsed, longest] = [elapsed, longest].map(|time| time.as_secs_f64());
-        format!("its test took {elapsed:.3} s of {longest:.3} s")
-    } else {
-        return Ok(());
-    };
-    Err(ClientError::Failed(format!(
-        "the server reported impossible results: {figures}"
-    )))
+    if received > most {
+        return Err(impossible(&format!(
+            "it received {received} bytes of {sent}"
+        )));
+    }
+    if elapsed > longest {
+        return Err(impossible("the test took longer than since its request"));
+    }
+    Ok(())
+}
+
+fn impossible(figures: &str) -> ClientError {
+    let reason = format!("the server reported impossible results: {figures}");
+    ClientError::Failed(reason)
 }
 
 /// Receives the requested details of a linerate server; `None` if they do not arrive.
