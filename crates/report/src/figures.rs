@@ -69,7 +69,9 @@ impl TransactionFigures {
             throughput_bps: transaction
                 .arrived
                 .filter(|_| is_one_way)
-                .and_then(|bytes| bytes.rate_over(elapsed + transaction.arrival_delay)),
+                .and_then(|bytes| {
+                    bytes.rate_over(elapsed.saturating_add(transaction.arrival_delay))
+                }),
             offered_bps: (is_one_way && transaction.has_datagrams && counts.sent > Bytes(0))
                 .then(|| counts.sent.rate_over(elapsed))
                 .flatten(),
@@ -303,7 +305,7 @@ fn direction_rate<'f>(flows: impl Iterator<Item = &'f FlowOutcome> + Clone) -> O
     let (mut bytes, mut end) = (Bytes(0), start);
     for flow in flows {
         bytes = bytes + flow.arrived?;
-        end = end.max(flow.started_after + flow.elapsed?);
+        end = end.max(flow.started_after.saturating_add(flow.elapsed?));
     }
     bytes.rate_over(end.saturating_sub(start))
 }

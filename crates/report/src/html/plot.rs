@@ -121,7 +121,7 @@ fn direction_curves(run: &Outcome) -> Vec<Curve> {
 
 /// Returns the time in seconds of each sample since the start of the run, and its amount.
 fn progress(series: &Series, amount: Amount) -> Vec<(f64, f64)> {
-    let time = |sample: &Sample| (series.started_after + sample.at).as_secs_f64();
+    let time = |sample: &Sample| series.started_after.as_secs_f64() + sample.at.as_secs_f64();
     let samples = series.samples.iter();
     samples
         .map(|sample| (time(sample), amount(sample)))

@@ -95,7 +95,8 @@ impl FinishedRun<'_> {
                 }
             })
             .collect();
-        set_arrivals(group, &mut transactions, self.reported_totals(number));
+        let reported = self.reported_totals(number);
+        set_arrivals(group, &mut transactions, reported, self.last_end());
         GroupOutcome {
             name: group.name.clone(),
             totals: totals(strands.iter().flat_map(|strand| &strand.transactions)),
@@ -105,6 +106,15 @@ impl FinishedRun<'_> {
                 .collect(),
             transactions,
         }
+    }
+
+    /// Returns the time from the end of the handshake to the end of the last strand of all groups.
+    fn last_end(&self) -> Duration {
+        let results = self.strands.iter().flat_map(|strand| &strand.transactions);
+        let ends = results.map(|result| result.began + result.elapsed);
+        ends.max().map_or(Duration::ZERO, |end| {
+            end.saturating_duration_since(self.handshake_end.0)
+        })
     }
 
     fn transaction_outcome(
@@ -296,20 +306,19 @@ fn count_rounds(transaction: &TransactionSpec, result: &StrandTransactionOutcome
 
 /// Sets the received bytes of one-way transactions. A slave reports one total for all transactions.
 /// If it only receives, that is sufficient in two cases: only one transaction sends, or no data is
-/// missing. A slave that receives for longer than the master runs delays the arrival.
+/// missing. A slave that ran longer than the master's strands, until `last_end`, delays the arrival.
+/// This time includes the slave's own end, so it counts only for transactions with a duration.
 fn set_arrivals(
     group: &GroupSpec,
     outcomes: &mut [model::TransactionOutcome],
     reported: Option<CombinedTotals>,
+    last_end: Duration,
 ) {
     let transactions = || group.transactions.iter();
     let reported =
         reported.filter(|_| !transactions().any(|txn| txn.has_flowop(FlowopKind::receives)));
-    let ends = (outcomes.iter()).map(|outcome| outcome.started_after + outcome.totals.elapsed);
-    let end = ends.max().unwrap_or_default();
-    let delay = reported
-        .map_or(end, |slaves| slaves.elapsed)
-        .saturating_sub(end);
+    let slave_end = reported.map_or(last_end, |slaves| slaves.elapsed);
+    let delay = slave_end.saturating_sub(last_end);
     let reported = reported.map(|slaves| slaves.bytes);
     let is_only_sender = transactions()
         .filter(|txn| txn.has_flowop(FlowopKind::sends))
@@ -323,7 +332,7 @@ fn set_arrivals(
             txn.has_flowop(FlowopKind::sends),
             txn.has_flowop(FlowopKind::receives),
         );
-        if sends {
+        if sends && outcome.is_timed {
             outcome.arrival_delay = delay;
         }
         outcome.arrived = match (sends, receives) {
@@ -384,6 +393,7 @@ mod tests {
                         counts,
                         elapsed: Duration::ZERO,
                     },
+                    is_timed: true,
                     ..model::TransactionOutcome::default()
                 }
             };
@@ -397,18 +407,18 @@ mod tests {
                 elapsed: Duration::from_secs(5),
                 ..CombinedTotals::default()
             });
-            set_arrivals(&group, &mut outcomes, reported);
+            set_arrivals(&group, &mut outcomes, reported, Duration::from_secs(2));
             let found: Vec<_> = outcomes
                 .iter()
                 .map(|outcome| outcome.arrived.map(|bytes| bytes.0))
                 .collect();
             assert_eq!(found, expected, "{reported:?}");
-            // The slave ran for 5 s after the master's last transaction.
+            // The slave ran for 5 s, and all groups of the master for 2 s.
             for outcome in outcomes
                 .iter()
                 .filter(|outcome| outcome.arrived == Some(Bytes(3)))
             {
-                assert_eq!(outcome.arrival_delay, Duration::from_secs(5));
+                assert_eq!(outcome.arrival_delay, Duration::from_secs(3));
             }
         }
     }
