@@ -425,10 +425,12 @@ impl TestRun {
                     .saturating_sub(self.packets(bytes))
                     .min(reported.errors),
             };
+            // No later number shows that the last datagrams did not arrive.
+            let unseen = self.packets(last.sent).saturating_sub(reported.packets);
             side.counts.receive_calls = self.packets(bytes);
             side.datagrams = Some(DatagramCounts {
                 received: self.packets(bytes),
-                lost: missing.min(sent),
+                lost: missing.saturating_add(unseen).min(sent),
                 jitter: Some(Duration::from_secs_f64(reported.jitter)),
                 highest_number_counts: HighestNumberCounts {
                     highest,
