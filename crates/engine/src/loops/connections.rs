@@ -169,6 +169,7 @@ pub(crate) fn connect(
             Err(end) => return end,
         };
         let io = Plain(opened.socket.as_fd());
+        let request_len = request.len();
         let unsent = &request[opened.sent..];
         let request_result = if unsent.is_empty() {
             Ok(())
@@ -178,7 +179,9 @@ pub(crate) fn connect(
         let result = request_result.and_then(|()| match &mut exchange {
             Some(exchange) => {
                 let response = exchange.responses.advance();
-                receive_all(&io, response, stop, counters)?;
+                let received = receive_all(&io, response, stop, counters);
+                // The peer may count a request that it has not answered.
+                received.inspect_err(|_| counters.count_sent(request_len, 1))?;
                 hooks.after_receive(response);
                 Ok(())
             }
