@@ -121,6 +121,9 @@ pub(super) fn run_test(
     outcome.remote = Some(Side {
         // The details, if any, replace this name by one with a version.
         program: peer_capability.map(|_| crate::PROGRAM_NAME.to_owned()),
+        // A stock server's clock starts with its response, before the pause of -s and the start of
+        // other flows.
+        elapsed: reported.elapsed.map(|time| time.min(started.elapsed())),
         ..reported
     });
     warnings::add_peer_details(
