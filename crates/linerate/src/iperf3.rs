@@ -146,15 +146,16 @@ impl PidFile {
         let Some((path, file)) = &self.0 else {
             return Ok(());
         };
-        let written = sys::truncate(file).and_then(|()| writeln!(&*file, "{}", std::process::id()));
+        let written =
+            sys::truncate(file, path).and_then(|()| writeln!(&*file, "{}", std::process::id()));
         written.map_err(|error| pid_file_error(path, &error))
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if let Some((path, file)) = &self.0
-            && file.metadata().is_ok_and(|metadata| metadata.is_file())
+        if let Some((path, _)) = &self.0
+            && (path.symlink_metadata()).is_ok_and(|metadata| metadata.is_file())
         {
             // The parent of a daemon, and a server that failed, leave another process's ID there.
             let id = std::fs::read_to_string(path).unwrap_or_default();

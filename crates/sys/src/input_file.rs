@@ -77,7 +77,8 @@ fn to_text(bytes: Vec<u8>) -> io::Result<String> {
 }
 
 fn read_all(file: &File) -> io::Result<Vec<u8>> {
-    let mut has_writer = !file.metadata()?.file_type().is_fifo();
+    // A FIFO whose last writer has gone has hung up. One that never had a writer has not.
+    let mut has_writer = !file.metadata()?.file_type().is_fifo() || has_hung_up(file)?;
     let timeout = if has_writer {
         SILENCE_TIMEOUT
     } else {
@@ -113,6 +114,13 @@ fn read_all(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
+fn has_hung_up(file: &File) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut set = [PollFd::new(file, PollFlags::empty())];
+    poll(&mut set, Some(&Timespec::default()))?;
+    Ok(set[0].revents().contains(PollFlags::HUP))
+}
+
 /// Warns on standard error if other users have access to a file with a secret. It is for options
 /// with which the stock tool accepts any permissions.
 pub fn warn_if_exposed(program: &str, path: &Path) {
@@ -133,6 +141,7 @@ fn is_exposed(metadata: &Metadata) -> bool {
 mod tests {
     use std::fs::{self, Permissions};
     use std::io::Write;
+    use std::os::fd::AsRawFd;
     use std::path::PathBuf;
 
     use super::*;
@@ -157,6 +166,16 @@ mod tests {
             let error = read_secret(&path).unwrap_err().to_string();
             assert!(!error.contains("sesame"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_pipe_without_data_is_empty() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(writer);
+        let begun = Instant::now();
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        assert_eq!(read(Path::new(&path)).unwrap(), b"");
+        assert!(begun.elapsed() < FIFO_TIMEOUT);
     }
 
     #[test]

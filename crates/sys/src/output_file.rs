@@ -129,14 +129,19 @@ fn directory_of(path: &Path) -> &Path {
 }
 
 /// Opens a file with these options. If it is a FIFO, waits up to `FIFO_TIMEOUT` for its reader;
-/// open(2) would wait for ever.
+/// open(2) would wait for ever. The process's own descriptors (`/dev/stdout`, `/dev/fd/N`) are used
+/// as they are.
 pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    open_for_writing(options, path, 0)
+    match descriptor_number(path) {
+        Some(number) => duplicate(number).map(File::from),
+        None => open_for_writing(options, path, 0),
+    }
 }
 
-/// Removes the contents of a regular file. Devices and FIFOs have none.
-pub fn truncate(file: &File) -> io::Result<()> {
-    if file.metadata()?.is_file() {
+/// Removes the contents of a regular file. Devices and FIFOs have none, and what the process's own
+/// descriptors have written to stays.
+pub fn truncate(file: &File, path: &Path) -> io::Result<()> {
+    if descriptor_number(path).is_none() && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     Ok(())

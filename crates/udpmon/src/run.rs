@@ -585,6 +585,6 @@ impl<'a> Run<'a> {
 /// Creates or empties the file of `--packets`.
 fn create_packets_file(path: &Path) -> io::Result<File> {
     let file = sys::open_output(File::options().create(true).append(true), path)?;
-    sys::truncate(&file)?;
+    sys::truncate(&file, path)?;
     Ok(file)
 }
