@@ -326,13 +326,14 @@ fn set_arrivals(
         == 1;
     let sent_bytes = |outcome: &model::TransactionOutcome| outcome.totals.counts.sent.0;
     let sent: u64 = outcomes.iter().map(sent_bytes).sum();
-    for (outcome, txn) in outcomes.iter_mut().zip(transactions()) {
+    let last_sender = transactions().rposition(|txn| txn.has_flowop(FlowopKind::sends));
+    for (index, (outcome, txn)) in outcomes.iter_mut().zip(transactions()).enumerate() {
         let counts = &outcome.totals.counts;
         let (sends, receives) = (
             txn.has_flowop(FlowopKind::sends),
             txn.has_flowop(FlowopKind::receives),
         );
-        if sends && outcome.is_timed {
+        if Some(index) == last_sender && outcome.is_timed {
             outcome.arrival_delay = delay;
         }
         outcome.arrived = match (sends, receives) {
