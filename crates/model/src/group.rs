@@ -75,8 +75,9 @@ pub struct TransactionOutcome {
     /// For a transaction of one direction, the bytes that the receiving end received, if known.
     #[serde(rename = "arrived_bytes")]
     pub arrived: Option<Bytes>,
-    /// Time from the end of the sending end to that of the receiving one, if the data of this end may
-    /// have arrived in it.
+    /// Time from the end of the sending end to that of the receiving one, in which data of this
+    /// transaction may have arrived. Only the last sending transaction of a group, with a duration,
+    /// has one; others have 0.
     #[serde(rename = "arrival_delay_ns", with = "nanos")]
     pub arrival_delay: Duration,
     /// Times of rounds, if recorded.

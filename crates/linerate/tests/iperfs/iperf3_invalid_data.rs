@@ -39,6 +39,15 @@ fn run_client_with_results(results: &str, options: &str) -> ProcessOutput {
     let mut stream = server.accept_tcp_stream(&mut session);
     session.start_test();
     stream.read_exact(&mut vec![0; 64 << 10]).unwrap();
+    finish_with_results(&mut session, client, results)
+}
+
+/// Sends `results` at the end of the client's test.
+fn finish_with_results(
+    session: &mut iperf3_script::Session,
+    client: TestProcess,
+    results: &str,
+) -> ProcessOutput {
     session.control.await_state(ControlState::TestEnd);
     session.control.send_state(ControlState::ExchangeResults);
     session.control.read_json();
@@ -159,14 +168,9 @@ fn client_rejects_datagrams_without_bytes() {
             datagram[8..12].copy_from_slice(&number.to_be_bytes());
             stream.send(&datagram).unwrap();
         }
-        session.control.await_state(ControlState::TestEnd);
-        session.control.send_state(ControlState::ExchangeResults);
-        session.control.read_json();
         let results = RESULTS.replace("\"bytes\":0", "\"bytes\":8000");
         let results = results.replace("\"packets\":0", &format!("\"packets\":{packets}"));
-        session.control.send(&add_length_prefix(&results));
-        session.control.send_state(ControlState::DisplayResults);
-        let client = client.finish(TIMEOUT);
+        let client = finish_with_results(&mut session, client, &results);
         assert_eq!(client.stderr, stderr, "{}", client.stdout);
         assert_eq!(client.code, Some(i32::from(!stderr.is_empty())));
     }

@@ -284,12 +284,7 @@ fn receive_results(
         control.receive()?
     };
     add_results(request, report, counts, &frame)?;
-    let TestResults { elapsed, bytes, .. } = report.results;
-    let [elapsed, bytes] = [elapsed.into(), bytes];
-    let is_possible = |value: f64| value.is_finite() && value >= 0.0;
-    if !(is_possible(elapsed) && is_possible(bytes)) {
-        return Err(impossible(&format!("{bytes} bytes in {elapsed} s")));
-    }
+    check_numbers(&report.results)?;
     if has_details && !opens_connections {
         // Without details, the results still count.
         is_requested = control.send(&Request::Details.encode(None)).is_ok();
@@ -327,6 +322,16 @@ fn add_results(
     Ok(())
 }
 
+/// Rejects results that are not counts and times.
+fn check_numbers(results: &TestResults) -> Result<(), ClientError> {
+    let [elapsed, bytes] = [results.elapsed.into(), results.bytes];
+    let is_possible = |value: f64| value.is_finite() && value >= 0.0;
+    if is_possible(elapsed) && is_possible(bytes) {
+        return Ok(());
+    }
+    Err(impossible(&format!("{bytes} bytes in {elapsed} s")))
+}
+
 /// Rejects measurements of the server that cannot be, in its results or its details. `longest` is
 /// the time since the request.
 fn check_peer(
@@ -357,7 +362,7 @@ fn check_peer(
         )));
     }
     if elapsed > longest {
-        return Err(impossible("the test took longer than since its request"));
+        return Err(impossible("its time exceeds that since the request"));
     }
     Ok(())
 }
@@ -416,6 +421,26 @@ mod tests {
                 expected,
                 "{server}"
             );
+        }
+    }
+
+    #[test]
+    fn results_must_be_counts_and_times() {
+        for (elapsed, bytes, is_possible) in [
+            (1.0, 1000.0, true),
+            (0.0, 0.0, true),
+            (1.0, -1.0, false),
+            (1.0, f64::INFINITY, false),
+            (-1.0, 1000.0, false),
+            (f32::NAN, 1000.0, false),
+        ] {
+            let results = TestResults {
+                bytes,
+                elapsed,
+                ..TestResults::default()
+            };
+            let result = check_numbers(&results);
+            assert_eq!(result.is_ok(), is_possible, "{elapsed} {bytes}: {result:?}");
         }
     }
 
