@@ -191,10 +191,28 @@ pub(super) struct Progress<'a> {
     is_running: bool,
     /// Slaves that the first transaction connects to; empty once they are reported as unanswered.
     unanswered_hosts: Vec<String>,
+    unanswered_time: RunningTime,
 }
 
 /// How long the master waits for a data connection before it reports that there is none.
 const REPORT_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
+
+/// Time in which this process ran: while it is frozen, it does not see answers.
+#[derive(Debug, Default)]
+struct RunningTime {
+    last_seen: Option<Instant>,
+    total: Duration,
+}
+
+impl RunningTime {
+    /// Adds the time since the last call, at most `interval`: the caller calls at least that often
+    /// while it runs. Returns the total.
+    fn add(&mut self, now: Instant, interval: Duration) -> Duration {
+        let last_seen = self.last_seen.replace(now).unwrap_or(now);
+        self.total += now.saturating_duration_since(last_seen).min(interval);
+        self.total
+    }
+}
 
 impl<'a> Progress<'a> {
     pub(super) fn new(interval: Duration, events: &'a mut dyn FnMut(&MasterEvent<'_>)) -> Self {
@@ -204,6 +222,7 @@ impl<'a> Progress<'a> {
             samplers: Vec::new(),
             is_running: false,
             unanswered_hosts: Vec::new(),
+            unanswered_time: RunningTime::default(),
         }
     }
 
@@ -294,7 +313,9 @@ impl<'a> Progress<'a> {
         let ([first], true) = (&self.samplers[..], self.is_running) else {
             return;
         };
-        let is_due = now >= first.started() + REPORT_UNANSWERED_AFTER;
+        let time = &mut self.unanswered_time;
+        time.last_seen.get_or_insert(first.started());
+        let is_due = time.add(now, self.interval) >= REPORT_UNANSWERED_AFTER;
         if !is_due || self.unanswered_hosts.is_empty() || workers.counts().operations > 0 {
             return;
         }
@@ -320,5 +341,21 @@ impl<'a> Progress<'a> {
             totals: Totals { counts, elapsed }.combined(),
             at: SystemTime::now() - reading.at.elapsed(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_a_frozen_process_is_not_running_time() {
+        let second = Duration::from_secs(1);
+        let start = Instant::now();
+        let mut time = RunningTime::default();
+        assert_eq!(time.add(start, second), Duration::ZERO);
+        assert_eq!(time.add(start + second / 2, second), second / 2);
+        assert_eq!(time.add(start + 60 * second, second), second * 3 / 2);
+        assert_eq!(time.add(start + 61 * second, second), second * 5 / 2);
     }
 }
