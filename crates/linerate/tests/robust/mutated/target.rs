@@ -72,11 +72,18 @@ impl Default for Target {
 impl Target {
     pub(super) fn attack(&self, hosts: &Hosts, third_host: &ThirdHost, server: &RunningServer<'_>) {
         let seeds = fuzz::seeds(CONVERSATIONS);
-        // The kernel reuses ports of closed connections after a second.
-        hosts
-            .master
-            .enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1"))
-            .expect("root can write the setting");
+        for (setting, value) in [
+            // The kernel reuses ports of closed connections after a second.
+            ("tcp_tw_reuse", "1"),
+            // Each datagram to a closed socket is refused. By default, only one per second is, so
+            // that thousands of reverse flows would run until their end.
+            ("icmp_ratelimit", "0"),
+        ] {
+            hosts
+                .master
+                .enter(|| std::fs::write(format!("/proc/sys/net/ipv4/{setting}"), value))
+                .expect("root can write the setting");
+        }
         let warm_up = 1 << 32..(1 << 32) + WARM_UP;
         self.run_conversations(hosts, server, warm_up);
         let resident_kib = (server.resident_kib)();
