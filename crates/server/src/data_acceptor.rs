@@ -667,6 +667,29 @@ mod tests {
         drop(silent);
     }
 
+    /// An address that has no descriptor left keeps one waiting connection.
+    #[test]
+    fn waiting_connections_are_charged() {
+        let (listening, at) = listener();
+        let control = inet("198.51.100.9:1");
+        let holder = BudgetHolder::for_address(&control);
+        let descriptors = &ResourceBudget::process().descriptors;
+        let _all = descriptors
+            .reserve(holder, descriptors.maximum(holder))
+            .unwrap();
+        let client = std::thread::spawn(move || {
+            let connect = || connect_from([127, 0, 0, 2], at);
+            let (mut first, _second) = (connect(), connect());
+            let closed = first.read(&mut [0; 1]);
+            connect().write_all(&NONCE).unwrap();
+            closed
+        });
+        let peer = DataPeer::for_control_address(&control);
+        let nonce = Some(&NONCE);
+        accept_data(&listening, &peer, nonce, deadline(), &Stop::new(), &|_| ()).unwrap();
+        assert_eq!(client.join().unwrap().unwrap(), 0);
+    }
+
     #[test]
     fn a_stop_ends_the_wait() {
         let (listening, _) = listener();

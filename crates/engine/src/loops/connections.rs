@@ -297,11 +297,69 @@ fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), LoopEnd> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+
+    use model::Transport;
+    use sys::buffer::BufferRing;
+    use units::Bytes;
 
     use super::*;
+    use crate::connector::PortRange;
+    use crate::counters::Counters;
+    use crate::end::Budget;
     use crate::stop::StopReason;
+
+    /// A server that drains the connection counts the request.
+    #[test]
+    fn a_request_without_an_answer_counts_as_sent() {
+        const REQUEST_LEN: u32 = 1000;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut connector = Connector::new(
+            Transport::Tcp,
+            to.into(),
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
+            PortRange {
+                first: 20_000,
+                end: 60_000,
+            },
+            to.port(),
+            SocketOptions::default(),
+            true,
+        )
+        .unwrap();
+        let ring = |len| BufferRing::new(1, len, 8, 0).unwrap();
+        let (mut requests, mut responses) = (ring(REQUEST_LEN), ring(1));
+        let exchange = Exchange {
+            requests: &mut requests,
+            responses: &mut responses,
+            can_retry: false,
+        };
+        let (stop, counters) = (Stop::new(), Counters::default());
+        let bounds = Bounds {
+            work_left: Budget(1),
+            stop: &stop,
+            counters: counters.writer(),
+        };
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut peer, _) = listener.accept().unwrap();
+                peer.read_exact(&mut [0; REQUEST_LEN as usize]).unwrap();
+            });
+            connect(
+                &mut connector,
+                Some(exchange),
+                false,
+                bounds,
+                &mut (),
+                &mut (),
+            )
+        });
+        assert_eq!(end, LoopEnd::PeerClosed);
+        let counts = counters.counts();
+        assert_eq!((counts.sent, counts.transactions), (Bytes(1000), 0));
+    }
 
     #[test]
     fn a_peer_that_keeps_sending_does_not_delay_a_stop() {

@@ -1,8 +1,11 @@
 //! The figures of the documents: they are those of the test that ran.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use testkit::{
-    Profile, Requirement, Server, TestCase, TwoHosts, UperfMaster, free_port, test_case,
+    Profile, Requirement, STOCK_NETPERF, Server, TestCase, TestProcess, TwoHosts, UperfMaster,
+    free_port, linerate_with_args, test_case, wait_until,
 };
 
 use super::{TIMEOUT, first_run, parse_valid, run_document};
@@ -16,9 +19,19 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             uploads_have_the_rate_of_the_path,
         ),
         test_case(
+            "datagrams_after_the_last_arrival_are_lost",
+            &[Requirement::Namespaces],
+            datagrams_after_the_last_arrival_are_lost,
+        ),
+        test_case(
             "directions_have_the_rate_of_their_time",
             &[],
             directions_have_the_rate_of_their_time,
+        ),
+        test_case(
+            "a_pause_is_not_part_of_the_servers_time",
+            &[STOCK_NETPERF],
+            a_pause_is_not_part_of_the_servers_time,
         ),
         test_case(
             "documents_contain_no_secrets",
@@ -67,6 +80,51 @@ fn uploads_have_the_rate_of_the_path() {
     );
 }
 
+/// The path fails in the measured phase. No later number shows the loss.
+fn datagrams_after_the_last_arrival_are_lost() {
+    let hosts = TwoHosts::new();
+    hosts.server.ip("rule add pref 3 lookup local");
+    hosts.server.ip("rule del pref 0");
+    let server = hosts
+        .server
+        .enter(|| Server::start_with(|port| format!("iperf3 -s -p {port}")));
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    // On a busy machine, the test may end before the path fails.
+    for _ in 0..10 {
+        let line = format!(
+            "iperf3 -c {SERVER} -p {} -u -b 1m -l 1000 -O 1 -t 4 --forceflush --linerate-json {}",
+            server.port,
+            file.path().display()
+        );
+        let start = || TestProcess::start(&mut linerate_with_args(&line));
+        let client = hosts.client.enter(start);
+        let measured_intervals = || {
+            let output = client.stdout();
+            let lines = output.lines().filter(|line| line.contains(" sec "));
+            lines.filter(|line| !line.contains("omitted")).count()
+        };
+        let is_measuring = || measured_intervals() > 0;
+        assert!(wait_until(TIMEOUT, is_measuring), "{}", client.stdout());
+        hosts.server.ip("rule add pref 1 ipproto udp blackhole");
+        let intervals_before = measured_intervals();
+        let has_lost = || measured_intervals() > intervals_before + 1;
+        wait_until(Duration::from_secs(10), has_lost);
+        let is_in_time = has_lost() && intervals_before < 3;
+        let output = client.finish(TIMEOUT);
+        hosts.server.ip("rule del pref 1");
+        if is_in_time {
+            assert_eq!(output.code, Some(0), "{output:?}");
+            let text = std::fs::read_to_string(file.path()).expect("the document exists");
+            let document = parse_valid(&line, &text);
+            let datagrams = &first_run(&document)["there"]["datagrams"];
+            // At least the datagrams of one interval.
+            assert!(datagrams["lost"].as_u64() > Some(100), "{datagrams:#}");
+            return;
+        }
+    }
+    panic!("every test ended before the path failed");
+}
+
 /// With -r, the directions run one after the other.
 fn directions_have_the_rate_of_their_time() {
     const RATE: f64 = 8e6;
@@ -79,6 +137,24 @@ fn directions_have_the_rate_of_their_time() {
     for rate in ["outbound_bps", "inbound_bps"] {
         assert_near(&spread[rate], RATE, spread);
     }
+}
+
+/// The clock of a stock server starts with its response, before the pause of -s.
+fn a_pause_is_not_part_of_the_servers_time() {
+    // A stock server ends about 5 s after its response.
+    const PAUSE: Duration = Duration::from_secs(2);
+    let server = Server::start_stock();
+    let port = server.port;
+    let line = format!(
+        "netperf -H 127.0.0.1 -p {port} -s {} -l 1 --json",
+        PAUSE.as_secs()
+    );
+    let document = run_document(&line, 0);
+    let run = first_run(&document);
+    let elapsed =
+        |side: &str| Duration::from_nanos(run[side]["elapsed_ns"].as_u64().expect("a time"));
+    let difference = elapsed("there").saturating_sub(elapsed("here"));
+    assert!(difference < PAUSE * 3 / 4, "{run:#}");
 }
 
 /// The documents contain the command line.

@@ -1,5 +1,5 @@
 //! A link that is cut while tests use it. Clients report the failure, and the server still serves
-//! other clients.
+//! other clients. A short loss of packets causes retransmissions.
 
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
         test_case("iperf3::reports_cut_link", &[Namespaces], iperf3).allow_many_at_once(),
         test_case("iperf::reports_cut_link", &[Namespaces], iperf).allow_many_at_once(),
+        test_case(
+            "iperf::bounceback_counts_retransmissions",
+            &[Namespaces],
+            bounceback_counts_retransmissions,
+        )
+        .allow_many_at_once(),
     ]
 }
 
@@ -101,4 +107,47 @@ fn run_with_cut_link(
     }
     server.assert_usage_returns_to(idle_usage, DEADLINE, "the cut of the link");
     assert_serves();
+}
+
+fn bounceback_counts_retransmissions() {
+    let (server_host, client_host) = (Namespace::new(), Namespace::new());
+    add_link(
+        (&server_host, "near", "198.51.100.1/24"),
+        (&client_host, "far", "198.51.100.2/24"),
+    );
+    server_host.ip("rule add pref 3 lookup local");
+    server_host.ip("rule del pref 0");
+    let server = server_host.enter(|| Server::start_with(|port| format!("iperf -s -p {port}")));
+    let line = format!(
+        "-c 198.51.100.1 -p {} --bounceback -e -t 60 -i 1",
+        server.port
+    );
+    let client = client_host.enter(|| TestProcess::start(&mut our_iperf2(&line)));
+    let reports = || client.stdout().matches(" rps").count();
+    assert!(wait_until(SHORT_TIMEOUT, || reports() > 0), "{client:?}");
+    let retransmitted = || {
+        client_host.enter(|| {
+            let path = "/proc/thread-self/net/snmp";
+            let counters = std::fs::read_to_string(path).expect("the kernel has counters");
+            let tcp = counters.lines().filter(|line| line.starts_with("Tcp:"));
+            let count = tcp.last().and_then(|line| line.split(' ').nth(12));
+            count.expect("RetransSegs is number 12").parse() != Ok(0)
+        })
+    };
+    server_host.ip("rule add pref 1 ipproto tcp blackhole");
+    assert!(wait_until(SHORT_TIMEOUT, retransmitted), "{client:?}");
+    server_host.ip("rule del pref 1");
+    let reports_before = reports();
+    let has_recovered = || reports() > reports_before + 1;
+    assert!(wait_until(SHORT_TIMEOUT, has_recovered), "{client:?}");
+    client.signal(rustix::process::Signal::INT);
+    let output = client.finish(DEADLINE);
+    let last = output.stdout.lines().rfind(|line| line.contains(" rps"));
+    let last = last.expect("a last report");
+    let after_times = last.split(" ms ").nth(1).expect("times");
+    let retransmissions = after_times.split_whitespace().next().map(str::parse::<u32>);
+    assert!(
+        matches!(retransmissions, Some(Ok(1..))),
+        "{last}: {output:?}"
+    );
 }

@@ -16,6 +16,7 @@ pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
         fifo_without_other_end_is_refused,
         iperf_reads_streams_until_the_stop,
         pid_file_may_be_a_stream,
+        standard_output_is_not_emptied,
         full_device_is_reported,
         ended_process_leaves_no_file,
         text_of_files_is_escaped,
@@ -217,6 +218,26 @@ fn pid_file_may_be_a_stream() {
     assert!(is_ended, "the client waits for its own pipe");
     let text = text.join().unwrap();
     assert!(text.starts_with(&format!("{pid}\n")), "{text}");
+}
+
+/// A file that standard output is redirected to keeps its contents.
+fn standard_output_is_not_emptied() {
+    let servers = Servers::start();
+    for line in [
+        "iperf3 <iperf3> -t 1 -I <file>",
+        "udpmon_bw_mon <udpmon> --packets <file>",
+    ] {
+        let mut redirected = tempfile::NamedTempFile::new().unwrap();
+        redirected.write_all(b"before\n").unwrap();
+        let mut command = servers.command(line, Path::new("/dev/stdout"));
+        let file = fs::File::options().append(true).open(&redirected).unwrap();
+        let status = command.stdout(file).status().unwrap();
+        assert!(status.success(), "{line}: {status}");
+        let text = fs::read_to_string(&redirected).unwrap();
+        assert!(text.starts_with("before\n"), "{line}: {text}");
+        assert!(text.lines().count() > 3, "{line}: {text}");
+    }
+    assert!(fs::symlink_metadata("/dev/stdout").is_ok());
 }
 
 fn full_device_is_reported() {

@@ -162,4 +162,23 @@ mod tests {
         let words = "151 strands requested: 150 left for one address";
         assert_eq!(refused.to_string(), words);
     }
+
+    #[test]
+    fn processes_are_charged_for_their_threads() {
+        let threads = SharedBudget::within(&ResourceBudget::process().threads, 32);
+        let budget = SlaveBudget {
+            threads,
+            ..budget(100)
+        };
+        let session = budget.open_session(FIRST_HOST).expect("within the budget");
+        let mut group = group(15);
+        group.strands.processes = true;
+        let reserve = |group| budget.reserve_strands(group, 1, FIRST_HOST, &session);
+        let shares = reserve(&group).unwrap();
+        let refused = reserve(&group).map(drop).unwrap_err();
+        let words = "30 threads requested: other masters use all but 2";
+        assert_eq!(refused.to_string(), words);
+        drop(shares);
+        assert!(reserve(&group).is_ok());
+    }
 }
