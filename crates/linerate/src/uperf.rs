@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::Stop;
-use model::Outcome;
+use model::{EndCause, Outcome};
 use report::{PeerInfo, Report};
 use uperf::Workorder;
 use uperf::options::{self, MasterSettings, Role, Settings};
@@ -77,13 +77,14 @@ fn run(
 /// Returns a report with the run of a profile as its only test.
 fn report(command_line: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
     let peer = outcome.peers.first();
-    let failed = outcome.failures > 0 && !interrupted;
-    let error = format!("{} strands or slaves failed", outcome.failures);
     let peer = PeerInfo {
         kind: peer.and_then(|peer| peer.program),
         ..PeerInfo::new(peer.map_or("", |peer| &peer.host), port)
     };
-    let error = failed.then_some(error);
+    let error = match &outcome.ended {
+        EndCause::Failed(reason) => Some(reason.clone()),
+        _ => None,
+    };
     document::single_test_report(command_line, peer, Ok(outcome), error, interrupted)
 }
 

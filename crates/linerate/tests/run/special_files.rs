@@ -241,6 +241,7 @@ fn standard_output_is_not_emptied() {
 }
 
 fn full_device_is_reported() {
+    const REASON: &str = "No space left on device";
     let servers = Servers::start();
     for line in [
         "netperf <netperf> -t TCP_RR -l 1 --histogram <file>",
@@ -263,9 +264,12 @@ fn full_device_is_reported() {
         let output = run(servers.command(line, Path::new("/dev/full")), TIMEOUT).unwrap();
         assert_eq!(output.code, Some(1), "{line}: {output:?}");
         let text = [&*output.stdout, &output.stderr].concat();
-        let reason = "No space left on device";
-        assert!(text.contains(reason), "{line}: {output:?}");
+        assert!(text.contains(REASON), "{line}: {output:?}");
     }
+    let line = "uperf -m <dir>/nthreads <uperf> --json -X <file>";
+    let output = run(servers.command(line, Path::new("/dev/full")), TIMEOUT).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&output.stdout).expect("a document");
+    assert_eq!(document["tests"][0]["error"], format!("-X: {REASON}"));
 }
 
 /// Signals that end the process at once.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::script::PassTimes;
 use model::{
-    CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, Interfaces, Outcome,
-    PeerOutcome, Plan, Series, Side, StepOutcome, Totals, Warning,
+    CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, Interfaces,
+    LogEntry, Outcome, PeerOutcome, Plan, Series, Side, StepOutcome, Totals, Warning,
 };
 use stats::Histogram;
 
@@ -66,7 +66,12 @@ impl FinishedRun<'_> {
             return EndCause::Cancelled;
         }
         if self.failures > 0 {
-            return EndCause::Failed(format!("{} strands or slaves failed", self.failures));
+            let first_error = self.log.entries().iter().find(|entry| !entry.is_warning);
+            return EndCause::Failed(match first_error {
+                Some(LogEntry { text, reason, .. }) if reason.is_empty() => text.clone(),
+                Some(LogEntry { text, reason, .. }) => format!("{text}: {reason}"),
+                None => format!("{} strands or slaves failed", self.failures),
+            });
         }
         let transactions = self
             .workorder
