@@ -31,6 +31,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         limits_strands_per_address,
         ends_run_at_max_length_despite_commands,
         ends_strands_of_lost_master_at_barrier,
+        limits_lines_about_lost_runs,
         limits_commands_per_run,
         limits_headers_per_handshake,
     ];
@@ -357,6 +358,25 @@ fn ends_strands_of_lost_master_at_barrier() {
     slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a lost master");
     let stderr = slave.stderr();
     assert!(stderr.contains("lost in Txn1: "), "{stderr}");
+}
+
+/// Masters that leave during their runs cause at most 100 lines per 10 s.
+fn limits_lines_about_lost_runs() {
+    const RUNS: usize = 300;
+    let hosts = Hosts::new(1);
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
+    let start = Instant::now();
+    hosts.master.enter(|| {
+        for _ in 0..RUNS {
+            start_run(&work(1, &[nops(1), nops(1)])).expect("the slave accepts the work");
+        }
+    });
+    let line_count = || slave.stderr().matches(": run lost ").count();
+    assert!(wait_until(SHORT_TIMEOUT, || line_count() >= 100));
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "lost runs");
+    let periods = start.elapsed().as_secs() as usize / 10 + 2;
+    assert!(line_count() <= periods * 100, "{}", line_count());
 }
 
 fn limits_commands_per_run() {

@@ -129,8 +129,8 @@ fn bounceback_counts_retransmissions() {
         client_host.enter(|| {
             let path = "/proc/thread-self/net/snmp";
             let counters = std::fs::read_to_string(path).expect("the kernel has counters");
-            let tcp = counters.lines().filter(|line| line.starts_with("Tcp:"));
-            let count = tcp.last().and_then(|line| line.split(' ').nth(12));
+            let tcp = counters.lines().rfind(|line| line.starts_with("Tcp:"));
+            let count = tcp.and_then(|line| line.split(' ').nth(12));
             count.expect("RetransSegs is number 12").parse() != Ok(0)
         })
     };
