@@ -622,11 +622,7 @@ impl TransferHandler for ServerHandler<'_, '_> {
     }
 
     fn on_tick(&mut self, elapsed_time: Duration, bytes: u64) -> NextStep {
-        let Parameters { time, omit, .. } = self.run.parameters;
-        // Without a time, the client ends the test.
-        let time = if time == 0 { MAX_TIME_SECONDS } else { time };
-        let length = Duration::from_secs(u64::from(time) + u64::from(omit));
-        if elapsed_time > length + OVERTIME_LIMIT {
+        if elapsed_time > max_length(&self.run.parameters) {
             return self.end_with(Fault::from_code(error::TEST_DURATION_EXPIRED));
         }
         if let Some((limit, window)) = self.session.dialect.settings.rate_limit {
@@ -645,5 +641,31 @@ impl TransferHandler for ServerHandler<'_, '_> {
 
     fn on_end(&mut self, end: &TransferEnd) -> bool {
         *end == TransferEnd::Regular && self.fault.is_none()
+    }
+}
+
+/// Returns the time after which the server ends a test. Without a time, the client ends it, within
+/// the longest time that a client may request.
+fn max_length(parameters: &Parameters) -> Duration {
+    let Parameters { time, omit, .. } = *parameters;
+    let time = if time == 0 { MAX_TIME_SECONDS } else { time };
+    Duration::from_secs(u64::from(time) + u64::from(omit)) + OVERTIME_LIMIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_without_a_time_ends_within_a_day() {
+        for (time, omit, expected) in [(10, 2, 12), (0, 0, 24 * 3600)] {
+            let parameters = Parameters {
+                omit,
+                time,
+                ..Parameters::default()
+            };
+            let expected = Duration::from_secs(expected) + OVERTIME_LIMIT;
+            assert_eq!(max_length(&parameters), expected);
+        }
     }
 }
