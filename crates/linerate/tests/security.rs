@@ -414,7 +414,10 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     (
         "In `linerate serve`, the UDP clients",
-        &["service::tests::unproven_clients_have_slots_of_their_own"],
+        &[
+            "service::tests::unproven_clients_have_slots_of_their_own",
+            "serve::unproven_flows_leave_descriptors_to_others",
+        ],
     ),
     (
         "In these servers, a quarter of the slots of unproven UDP flows",

@@ -38,6 +38,9 @@ const UNPROVEN_NETWORK_DIVISOR: u64 = 16;
 /// The threads of a client with an unproven address: its session, and a flow.
 const UNPROVEN_THREADS: u64 = 2;
 
+/// The descriptors of such a client: its session, and two of each of two flows.
+const UNPROVEN_DESCRIPTORS: u64 = 5;
+
 /// This part of the slots for unproven clients is for continuous senders.
 const CONTINUOUS_DIVISOR: u64 = 4;
 
@@ -132,9 +135,15 @@ impl Service {
         let unproven_clients = if config.is_shared {
             let slots = u64::from(config.max_clients / UNPROVEN_DIVISOR);
             let per_network = (slots / UNPROVEN_NETWORK_DIVISOR).max(1);
-            // More slots than threads would not leave a part to continuous senders.
-            let threads = budget.threads.maximum(BudgetHolder::Unproven);
-            let total = slots.min(threads / UNPROVEN_THREADS).max(1);
+            // A slot whose client finds no thread or descriptor is of no use: only a lack of slots
+            // ends a silent test, and leaves a part to continuous senders.
+            let per_resource = [
+                (&budget.threads, UNPROVEN_THREADS),
+                (&budget.descriptors, UNPROVEN_DESCRIPTORS),
+            ];
+            let usable =
+                per_resource.map(|(budget, each)| budget.maximum(BudgetHolder::Unproven) / each);
+            let total = usable.into_iter().fold(slots, u64::min).max(1);
             SharedBudget::with_bounds(total, per_network.min(total))
         } else {
             clients.clone()

@@ -1,6 +1,8 @@
 //! The resource budget of a process, here with few memory mappings and so with few threads.
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use testkit::Requirement::Namespaces;
@@ -20,6 +22,11 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             "leaves_threads_to_other_addresses",
             &[Namespaces],
             leaves_threads_to_other_addresses,
+        ),
+        test_case(
+            "unproven_flows_leave_descriptors_to_others",
+            &[Namespaces],
+            unproven_flows_leave_descriptors_to_others,
         ),
         test_case(
             "clients_refuse_more_threads_than_the_system_allows",
@@ -79,6 +86,44 @@ fn many_streams_end(serving: &Serving) {
     let ended = testkit::run(linerate_with_args(line), TIMEOUT).expect("the program ends");
     ended.assert_success();
     serving.await_idle(TIMEOUT);
+}
+
+/// New flows of two datagrams take each descriptor that becomes free. A client that sends on has a
+/// slot whose descriptors they cannot take.
+fn unproven_flows_leave_descriptors_to_others() {
+    let serving = Serving::start_as("", |line| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 4096 && exec \"$@\"", "sh"]);
+        command.arg(linerate_path()).args(line.split_whitespace());
+        command
+    });
+    // The number of an old client, and its send time.
+    let datagram: Vec<u8> = [[0, 0, 0, 1], [0, 0, 0, 7], [0, 0, 0, 8]].concat();
+    let is_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for network in (0..=u8::MAX).cycle() {
+                if is_ended.load(Relaxed) {
+                    return;
+                }
+                let source = UdpSocket::bind((Ipv4Addr::new(127, 9, network, 1), 0)).unwrap();
+                for _ in 0..2 {
+                    let _ = source.send_to(&datagram, (Ipv4Addr::LOCALHOST, 5001));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let is_full = || serving.running_tests().len() > 3;
+        let was_full = wait_until(TIMEOUT, is_full);
+        let served = (0..5).filter(|_| {
+            let line = "iperf -c 127.0.0.1 -u -b 1M -t 1";
+            let output = testkit::run(linerate_with_args(line), TIMEOUT).expect("it ends");
+            output.stdout.contains("Server Report")
+        });
+        let served = served.count();
+        is_ended.store(true, Relaxed);
+        assert!(was_full && served > 3, "{served} of 5");
+    });
 }
 
 fn clients_refuse_more_threads_than_the_system_allows() {
