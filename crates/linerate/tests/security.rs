@@ -416,6 +416,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         "In `linerate serve`, the UDP clients",
         &[
             "service::tests::unproven_clients_have_slots_of_their_own",
+            "service::tests::each_unproven_client_can_begin_its_test",
             "serve::unproven_flows_leave_descriptors_to_others",
         ],
     ),

@@ -478,6 +478,8 @@ impl fmt::Display for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -503,8 +505,44 @@ mod tests {
         assert!(admit("192.0.2.1:1").is_ok());
     }
 
+    /// Held by tests that use up the resources of unproven clients.
+    static UNPROVEN_RESOURCES: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn each_unproven_client_can_begin_its_test() {
+        let _lock = UNPROVEN_RESOURCES.lock();
+        let config = ServerConfig {
+            max_clients: 1 << 16,
+            is_shared: true,
+            ..ServerConfig::default()
+        };
+        let service = Service::new(config, Stop::new());
+        let stop = Stop::new();
+        let mut tests = Vec::new();
+        for network in 0..=u8::MAX {
+            let from = Address::Inet(([10, 0, network, 1], 1).into());
+            while let Ok(slot) = service.admit_unproven(&from, true) {
+                // A test of iperf 2 in both directions.
+                let test = ClientTest {
+                    resources: ResourceAmounts {
+                        threads: 1,
+                        streams: 2,
+                        descriptors: 4,
+                        memory_bytes: 0,
+                    },
+                    is_unproven: true,
+                    ..ClientTest::default()
+                };
+                let begun = service.begin("iperf", &from, test, &stop);
+                tests.push((slot, begun.unwrap()));
+            }
+        }
+        assert!(!tests.is_empty());
+    }
+
     #[test]
     fn unproven_clients_have_slots_of_their_own() {
+        let _lock = UNPROVEN_RESOURCES.lock();
         let config = ServerConfig {
             max_clients: 256,
             is_shared: true,

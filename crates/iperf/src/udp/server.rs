@@ -442,7 +442,6 @@ impl<'a> DatagramReceiver<'a> {
             connection,
         }
         .run()
-        .inspect_err(|reason| running.fail(reason))
     }
 }
 

@@ -269,7 +269,10 @@ fn full_device_is_reported() {
     let line = "uperf -m <dir>/nthreads <uperf> --json -X <file>";
     let output = run(servers.command(line, Path::new("/dev/full")), TIMEOUT).unwrap();
     let document: serde_json::Value = serde_json::from_str(&output.stdout).expect("a document");
-    assert_eq!(document["tests"][0]["error"], format!("-X: {REASON}"));
+    assert_eq!(
+        document["tests"][0]["error"],
+        format!("first error: -X: {REASON}")
+    );
 }
 
 /// Signals that end the process at once.

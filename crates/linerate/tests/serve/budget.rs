@@ -1,4 +1,5 @@
-//! The resource budget of a process, here with few memory mappings and so with few threads.
+//! The resource budget of a process, here with few memory mappings and so with few threads, or with
+//! few descriptors.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -102,7 +103,8 @@ fn unproven_flows_leave_descriptors_to_others() {
     let is_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for network in (0..=u8::MAX).cycle() {
+            // Longer than the client's tests, and limited in case one of them fails.
+            for network in (0..=u8::MAX).cycle().take(60_000) {
                 if is_ended.load(Relaxed) {
                     return;
                 }

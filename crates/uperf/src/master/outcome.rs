@@ -68,8 +68,10 @@ impl FinishedRun<'_> {
         if self.failures > 0 {
             let first_error = self.log.entries().iter().find(|entry| !entry.is_warning);
             return EndCause::Failed(match first_error {
-                Some(LogEntry { text, reason, .. }) if reason.is_empty() => text.clone(),
-                Some(LogEntry { text, reason, .. }) => format!("{text}: {reason}"),
+                Some(LogEntry { text, reason, .. }) => {
+                    let message = format!("first error: {} {reason}", text.trim_end());
+                    message.trim_end().to_owned()
+                }
                 None => format!("{} strands or slaves failed", self.failures),
             });
         }
