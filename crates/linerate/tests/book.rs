@@ -21,7 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Namespace, ProcessOutput, TestCase, compare_masked, run};
+use testkit::{Namespace, ProcessOutput, TestCase, compare_masked, run, without_pace_warnings};
 
 /// Time limit of one command.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -354,17 +354,9 @@ fn without_numbers(text: &str) -> String {
 /// Start of each line of the warning about an unreached confidence interval.
 const CONFIDENCE_WARNING: &str = "!!!";
 
-/// Parts of the warnings about a missed and an uneven pace.
-const PACE_WARNINGS: [&str; 2] = [
-    ": this host fell behind its schedule",
-    ": the pace of this host",
-];
-
 /// Returns the text without these warnings. A busy machine may cause them.
 fn without_chance_warnings(text: &str) -> String {
-    let lines = text.split_inclusive('\n');
-    let is_kept = |line: &&str| !PACE_WARNINGS.iter().any(|warning| line.contains(warning));
-    let text: String = lines.filter(is_kept).collect();
+    let text = without_pace_warnings(text);
     let Some(start) = text.find(CONFIDENCE_WARNING) else {
         return text;
     };

@@ -24,7 +24,7 @@ mod uperf;
 
 pub use hosts::{LinkAddress, TwoHosts};
 pub use machine::is_machine_idle;
-pub use mask::{Difference, compare_masked, figures, key_values};
+pub use mask::{Difference, compare_masked, figures, key_values, without_pace_warnings};
 pub use master::{LOOPBACK_HOSTS, UperfMaster};
 pub use namespace::{LinkEnd, Namespace, add_link, try_add_link};
 pub use peer::{

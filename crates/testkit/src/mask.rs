@@ -11,6 +11,12 @@ const MASK: &str = "#";
 /// Line that stock netperf prints if its timer signal arrives twice, as on a busy machine.
 const SECOND_SIGNAL_LINE: &str = "catcher: timer popped with times_up != 0";
 
+/// Parts of linerate's warnings about a missed and an uneven pace, which a busy machine may cause.
+const PACE_WARNINGS: [&str; 2] = [
+    ": this host fell behind its schedule",
+    ": the pace of this host",
+];
+
 /// The first line in which two outputs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -67,6 +73,13 @@ pub fn compare_masked(ours: &str, expected: &str) -> Result<(), Difference> {
         start = end;
     }
     Ok(())
+}
+
+/// Returns a text without linerate's warnings about its pace, which a busy machine may cause.
+pub fn without_pace_warnings(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let is_kept = |line: &&str| !PACE_WARNINGS.iter().any(|warning| line.contains(warning));
+    lines.filter(is_kept).collect()
 }
 
 /// Returns the figures of a text, in order.

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use testkit::Requirement::Program;
 use testkit::{
     ProcessOutput, ReceiveFrom, TestCase, TestProcess, free_port, run_in_parallel, test_cases,
-    wait_until,
+    wait_until, without_pace_warnings,
 };
 
 use super::iperf2_lost_clients::{CLIENTS, DEADLINE, start_server_for};
@@ -41,7 +41,7 @@ fn assert_reports_error(client: &ProcessOutput, context: &str) {
     // Both directions of a connection may report an error.
     let is_full_duplex = context.contains("--full-duplex");
     let max_lines = if is_full_duplex { 2 } else { 1 };
-    let lines = client.stderr.lines().count();
+    let lines = without_pace_warnings(&client.stderr).lines().count();
     assert!((1..=max_lines).contains(&lines), "{context}: {client:#?}");
 }
 

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use testkit::Requirement::Namespaces;
-use testkit::{Namespace, Server, TestCase, TestProcess, add_link, test_case, wait_until};
+use testkit::{
+    Namespace, Server, TestCase, TestProcess, add_link, test_case, wait_until,
+    without_pace_warnings,
+};
 
 use super::{CommandBuilder, SHORT_TIMEOUT, our_iperf2, our_iperf3};
 
@@ -102,7 +105,8 @@ fn run_with_cut_link(
     for client in clients {
         let client = client.finish(DEADLINE);
         // Each flow may report an error.
-        let has_errors = (1..=3).contains(&client.stderr.lines().count());
+        let lines = without_pace_warnings(&client.stderr).lines().count();
+        let has_errors = (1..=3).contains(&lines);
         assert!(client.code == Some(1) && has_errors, "{client:#?}");
     }
     server.assert_usage_returns_to(idle_usage, DEADLINE, "the cut of the link");
