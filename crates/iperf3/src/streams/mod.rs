@@ -316,3 +316,41 @@ impl SharedState<'_> {
         self.record_end(TransferEnd::Failed(action, errno));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_stream_ends_the_transfer() {
+        let (cancel, memory) = (Stop::new(), BufferMemory::new(1 << 20, 1 << 20));
+        let shared = SharedState {
+            transfer: TransferSettings {
+                omit: Duration::ZERO,
+                time: None,
+                bytes: None,
+                block_bytes: 1,
+                interval: None,
+                idle_timeout: Duration::MAX,
+                cancel: &cancel,
+                is_server: true,
+                payload: &[0],
+                memory: &memory,
+            },
+            data_stop: cancel.child(),
+            drain_stop: Stop::new(),
+            coordinator_wake: cancel.child(),
+            first_end: OnceLock::new(),
+            limit: None,
+            running_senders: AtomicUsize::new(1),
+        };
+        let stream = || {
+            let _ends_on_panic = EndOnPanic(&shared);
+            panic!("a defect of a stream");
+        };
+        let ended = std::thread::scope(|scope| scope.spawn(stream).join());
+        assert!(ended.is_err());
+        assert_eq!(shared.first_end.get(), Some(&TransferEnd::Failed("run", 0)));
+        assert!(shared.coordinator_wake.is_set());
+    }
+}
