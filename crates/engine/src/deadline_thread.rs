@@ -3,7 +3,7 @@
 //! It only sleeps, sets flags and wakes threads. On a busy machine it is therefore late only by its
 //! own scheduling delay.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -57,16 +57,17 @@ struct PendingWake {
     interval: Duration,
 }
 
+/// Deadlines, checks and watches. Tables would keep the memory of thousands of entries that are gone.
 #[derive(Debug, Default)]
 struct State {
     /// Deadlines by time. The ID distinguishes equal times.
     deadlines: BTreeMap<(Instant, u64), (Stop, StopReason)>,
     /// Progress checks by ID.
-    progress_checks: HashMap<u64, ProgressCheck>,
+    progress_checks: BTreeMap<u64, ProgressCheck>,
     /// The times at which progress checks are due, with their IDs.
     due_checks: BTreeSet<(Instant, u64)>,
     /// Stops to set on a hang-up or an input, by the ID of the watch.
-    watched: HashMap<u64, (Stop, StopReason)>,
+    watched: BTreeMap<u64, (Stop, StopReason)>,
     /// Inputs that are watched until the process ends.
     inputs: Vec<OwnedFd>,
     /// Stops that are set and whose threads have not all left.

@@ -397,7 +397,12 @@ impl State {
         let is_same_flow =
             |running: &RunningFlow| Arc::ptr_eq(&running.measured.counters, counters);
         let index = self.running.iter().position(is_same_flow)?;
-        Some(self.running.remove(index))
+        let removed = self.running.remove(index);
+        if self.running.is_empty() {
+            // A group may live on, and should not keep the memory of thousands of flows.
+            self.running = Vec::new();
+        }
+        Some(removed)
     }
 }
 
@@ -534,6 +539,18 @@ mod tests {
         };
         side.counts.received = Bytes(bytes);
         side
+    }
+
+    #[test]
+    fn a_group_without_flows_keeps_no_memory() {
+        let (sender, _receiver) = channel();
+        let group = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), None);
+        let flows: Vec<_> = (0..10).map(measured_flow).collect();
+        let begin = |flow| group.begin(flow, Instant::now());
+        let registered: Vec<_> = flows.iter().map(begin).collect();
+        assert!(group.state().running.capacity() >= flows.len());
+        drop(registered);
+        assert_eq!(group.state().running.capacity(), 0);
     }
 
     #[test]
