@@ -3,7 +3,7 @@
 //! It only sleeps, sets flags and wakes threads. On a busy machine it is therefore late only by its
 //! own scheduling delay.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -57,17 +57,16 @@ struct PendingWake {
     interval: Duration,
 }
 
-/// Deadlines, checks and watches. Tables would keep the memory of thousands of entries that are gone.
 #[derive(Debug, Default)]
 struct State {
     /// Deadlines by time. The ID distinguishes equal times.
     deadlines: BTreeMap<(Instant, u64), (Stop, StopReason)>,
     /// Progress checks by ID.
-    progress_checks: BTreeMap<u64, ProgressCheck>,
+    progress_checks: HashMap<u64, ProgressCheck>,
     /// The times at which progress checks are due, with their IDs.
     due_checks: BTreeSet<(Instant, u64)>,
     /// Stops to set on a hang-up or an input, by the ID of the watch.
-    watched: BTreeMap<u64, (Stop, StopReason)>,
+    watched: HashMap<u64, (Stop, StopReason)>,
     /// Inputs that are watched until the process ends.
     inputs: Vec<OwnedFd>,
     /// Stops that are set and whose threads have not all left.
@@ -398,6 +397,10 @@ impl Drop for IdleWatch<'_> {
         let mut state = self.thread.state();
         if let Some(check) = state.progress_checks.remove(&self.id) {
             state.due_checks.remove(&(check.due, self.id));
+        }
+        if state.progress_checks.is_empty() {
+            // The table would keep the memory of thousands of entries.
+            state.progress_checks = HashMap::default();
         }
     }
 }
