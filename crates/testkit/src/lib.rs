@@ -18,6 +18,7 @@ mod relay;
 mod runner;
 mod server;
 mod sockets;
+mod standstill;
 mod test_case;
 mod transcripts;
 mod uperf;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::Namespace;
 use crate::peer::use_shipped_program;
+use crate::standstill::Standstills;
 use crate::test_case::{Concurrency, TestCase, panic_message};
 
 /// Number of workers for test cases that mostly wait.
@@ -18,6 +19,9 @@ const WAITING_WORKERS: usize = 24;
 /// Maximum default number of workers for busy test cases. More workers would compete for the socket
 /// memory and the disk.
 const MAX_BUSY_WORKERS: usize = 4;
+
+/// Maximum number of runs of a test case that fails while the machine stands still.
+const MAX_RUNS: usize = 3;
 
 /// Number of slowest test cases in the summary.
 const SLOWEST_COUNT: usize = 10;
@@ -160,8 +164,11 @@ impl RunnerOptions {
     }
 }
 
+static STANDSTILLS: Standstills = Standstills::new();
+
 /// Runs the tests and returns their results, in the order in which they ended.
 fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
+    STANDSTILLS.watch();
     let results = Mutex::new(SuiteResults {
         results: Vec::new(),
         started: Instant::now(),
@@ -243,17 +250,38 @@ fn run_queue(
             namespace.get_or_insert_with(Namespace::enter_new);
         }
         let started = Instant::now();
-        let verdict = run_test_case(test.test_case);
+        let verdict = run_despite_standstills(&test, &STANDSTILLS);
         record_result(results, test.suite, test.name, verdict, started.elapsed());
     }
 }
 
-/// Runs a test case. A panic is a failure.
-fn run_test_case(test_case: TestCase) -> Verdict {
-    if let Some(reason) = test_case.missing_reason {
-        return Verdict::Failed(reason);
+/// Runs a test. Repeats it if it fails and the machine stood still meanwhile, because then its
+/// deadlines passed.
+fn run_despite_standstills(test: &QueuedTest, standstills: &Standstills) -> Verdict {
+    for _ in 1..MAX_RUNS {
+        let started = Instant::now();
+        let verdict = run_test_case(&test.test_case);
+        let Verdict::Failed(reason) = &verdict else {
+            return verdict;
+        };
+        let Some(standstill) = standstills.since(started) else {
+            return verdict;
+        };
+        println!(
+            "test {} is repeated, because the machine stood still for {:.1} s: {reason}",
+            test.name,
+            standstill.as_secs_f64()
+        );
     }
-    match catch_unwind(AssertUnwindSafe(test_case.run)) {
+    run_test_case(&test.test_case)
+}
+
+/// Runs a test case. A panic is a failure.
+fn run_test_case(test_case: &TestCase) -> Verdict {
+    if let Some(reason) = &test_case.missing_reason {
+        return Verdict::Failed(reason.clone());
+    }
+    match catch_unwind(AssertUnwindSafe(&test_case.run)) {
         Ok(Ok(())) => Verdict::Passed,
         Ok(Err(reason)) => Verdict::Failed(reason),
         Err(panic) => Verdict::Failed(panic_message(&*panic)),
@@ -386,7 +414,7 @@ mod tests {
     #[test]
     fn unmet_requirements_errors_and_panics_fail() {
         let verdict_of = |missing_reason: Option<&str>, run: fn() -> Result<(), String>| {
-            run_test_case(crate::test_case_unless(
+            run_test_case(&crate::test_case_unless(
                 missing_reason.map(str::to_owned),
                 "name",
                 run,

@@ -56,7 +56,7 @@ pub struct TestCase {
     /// Whether an unmet requirement always skips the test case; see [`requirements_are_mandatory`].
     pub(crate) is_optional: bool,
     pub(crate) concurrency: Concurrency,
-    pub(crate) run: Box<dyn FnOnce() -> Result<(), String> + Send>,
+    pub(crate) run: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 
 /// Permitted concurrency of a test case.
@@ -129,7 +129,7 @@ pub fn with_prefix(prefix: &str, test_cases: Vec<TestCase>) -> impl Iterator<Ite
 pub fn test_case_unless(
     missing_reason: Option<String>,
     name: impl Into<String>,
-    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+    run: impl Fn() -> Result<(), String> + Send + 'static,
 ) -> TestCase {
     TestCase {
         name: name.into(),
@@ -145,7 +145,7 @@ pub fn test_case_unless(
 pub fn optional_test_case(
     missing_reason: Option<String>,
     name: impl Into<String>,
-    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+    run: impl Fn() -> Result<(), String> + Send + 'static,
 ) -> TestCase {
     TestCase {
         is_optional: true,

@@ -40,7 +40,7 @@ struct Case {
     concurrency: Concurrency,
     /// Reason if another requirement is not met.
     missing: Option<String>,
-    run: Box<dyn FnOnce() -> CaseResult + Send>,
+    run: Box<dyn Fn() -> CaseResult + Send>,
 }
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
@@ -76,7 +76,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 impl Case {
     /// Creates a case that needs the original netperf.
-    fn new(name: impl Into<String>, run: impl FnOnce() -> CaseResult + Send + 'static) -> Self {
+    fn new(name: impl Into<String>, run: impl Fn() -> CaseResult + Send + 'static) -> Self {
         Self {
             name: name.into(),
             needs_stock: true,

@@ -73,7 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Creates a case between ours.
-fn ours(name: String, run: impl FnOnce() -> CaseResult + Send + 'static) -> Case {
+fn ours(name: String, run: impl Fn() -> CaseResult + Send + 'static) -> Case {
     Case::new(name, run).without_stock()
 }
 

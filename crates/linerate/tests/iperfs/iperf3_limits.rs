@@ -221,7 +221,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         for (version, program) in later_versions.into_iter().filter(|_| !is_late) {
             let path = newer_peer(program);
             let newer = optional_test_case(path.clone().err(), name(version), move || {
-                check_with_stock(limit, &Program::stock(path?))
+                check_with_stock(limit, &Program::stock(path.clone()?))
             });
             test_cases.push(newer.allow_many_at_once());
         }
