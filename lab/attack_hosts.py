@@ -1,8 +1,11 @@
 """The hosts of lab/attack: network namespaces with a router, and the attacked server."""
 
 import ctypes
+import mmap
 import os
 import pathlib
+import signal
+import struct
 import subprocess
 import sys
 import time
@@ -99,6 +102,47 @@ class Network:
             kind, *names = names.split()
             values |= {kind + name: int(number) for name, number in zip(names, numbers.split()[1:])}
         return {name: values.get(name, 0) for name in LOSS_COUNTERS}
+
+
+class Standstills:
+    """Measures for how long the processors stand still, as those of a virtual machine may: no program, not even one
+    of the highest priority, runs on them."""
+
+    INTERVAL = 0.05
+
+    def __enter__(self):
+        self.memory, self.children = mmap.mmap(-1, mmap.PAGESIZE), []
+        for slot, processor in enumerate(sorted(os.sched_getaffinity(0))):
+            child = os.fork()
+            if child == 0:
+                self.watch(slot, processor)
+            self.children.append(child)
+        return self
+
+    def watch(self, slot, processor):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.sched_setaffinity(0, {processor})
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        parent, total = os.getppid(), 0.0
+        while os.getppid() == parent:
+            started = time.monotonic()
+            time.sleep(self.INTERVAL)
+            late = time.monotonic() - started - self.INTERVAL
+            if late > self.INTERVAL:
+                total += late
+                struct.pack_into("d", self.memory, 8 * slot, total)
+        os._exit(0)
+
+    def __exit__(self, *_):
+        for child in self.children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def seconds(self):
+        """Returns the total of each processor."""
+        # The processors that have just stood still add their time.
+        time.sleep(2 * self.INTERVAL)
+        return [struct.unpack_from("d", self.memory, 8 * slot)[0] for slot in range(len(self.children))]
 
 
 class Server:
