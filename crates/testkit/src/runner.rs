@@ -164,6 +164,7 @@ impl RunnerOptions {
     }
 }
 
+/// The standstills of this machine while the tests run.
 static STANDSTILLS: Standstills = Standstills::new();
 
 /// Runs the tests and returns their results, in the order in which they ended.
@@ -385,6 +386,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     fn options(line: &str) -> RunnerOptions {
@@ -409,6 +413,28 @@ mod tests {
         assert_eq!(options("--not-alone").alone, Some(false));
         let error = RunnerOptions::parse(["--what".to_owned()].into_iter());
         assert!(error.is_err());
+    }
+
+    #[test]
+    fn a_test_that_fails_in_a_standstill_runs_again() {
+        static STANDSTILLS: Standstills = Standstills::new();
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let cpu = STANDSTILLS.add(Instant::now());
+        let run = move || {
+            if RUNS.fetch_add(1, Relaxed) > 0 {
+                return Ok(());
+            }
+            STANDSTILLS.look(cpu, Instant::now() + Duration::from_secs(60));
+            Err("a deadline has passed".to_owned())
+        };
+        let test = QueuedTest {
+            suite: "suite",
+            name: "suite::name".to_owned(),
+            test_case: crate::test_case_unless(None, "name", run),
+        };
+        let verdict = run_despite_standstills(&test, &STANDSTILLS);
+        assert!(matches!(verdict, Verdict::Passed));
+        assert_eq!(RUNS.load(Relaxed), 2);
     }
 
     #[test]

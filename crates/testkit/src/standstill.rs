@@ -52,14 +52,14 @@ impl Standstills {
     }
 
     /// Adds a CPU, and returns its index.
-    fn add(&self, now: Instant) -> usize {
+    pub(crate) fn add(&self, now: Instant) -> usize {
         let mut state = self.lock();
         state.due.push(now + LOOK_INTERVAL);
         state.due.len() - 1
     }
 
     /// A CPU looks at the clock.
-    fn look(&self, index: usize, now: Instant) {
+    pub(crate) fn look(&self, index: usize, now: Instant) {
         let mut state = self.lock();
         let duration = now.saturating_duration_since(state.due[index]);
         state.due[index] = now + LOOK_INTERVAL;
