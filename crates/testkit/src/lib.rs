@@ -39,7 +39,7 @@ pub use relay::{Relay, RelayAction, RelayDirection};
 pub use runner::{Suite, full_names, run_suites};
 pub use server::{ProcessUsage, Server};
 pub use sockets::{
-    connection_count, datagram_connections, free_port, has_connection_to, is_listening,
+    connection_count, datagram_connections, free_port, has_unread_bytes, is_listening,
     kernel_counter, listener_count, listening_ports, receives_datagrams,
 };
 pub use test_case::{

@@ -19,6 +19,8 @@ struct SocketEntry {
     remote_port: u16,
     /// State as in the kernel's `tcp_states.h`.
     state: u8,
+    /// Bytes that the kernel has received and the process has not read.
+    unread_bytes: u64,
     inode: u64,
 }
 
@@ -140,11 +142,12 @@ pub fn listening_ports() -> Vec<u16> {
         .collect()
 }
 
-/// Returns whether a TCP socket is connected to the remote port.
-pub fn has_connection_to(port: u16) -> bool {
-    socket_table("thread-self", TCP_TABLES)
-        .iter()
-        .any(|entry| entry.state == ESTABLISHED && entry.remote_port == port)
+/// Returns whether a TCP client has sent bytes to the server at the port that the server has not
+/// read. Unlike the state of the connection, this shows that connect(2) has returned to the client.
+pub fn has_unread_bytes(port: u16) -> bool {
+    socket_table("thread-self", TCP_TABLES).iter().any(|entry| {
+        entry.state == ESTABLISHED && entry.local_port == port && entry.unread_bytes > 0
+    })
 }
 
 /// Returns the number of TCP connections of a process, without those of its children.
@@ -221,6 +224,7 @@ fn parse_entry(line: &str) -> Option<SocketEntry> {
         remote_host: remote_host.map(|host| host.to_ne_bytes().into()),
         remote_port: port(words.get(2)?)?,
         state: u8::from_str_radix(words.get(3)?, 16).ok()?,
+        unread_bytes: u64::from_str_radix(words.get(4)?.split_once(':')?.1, 16).ok()?,
         inode: words.get(9)?.parse().ok()?,
     })
 }
@@ -244,7 +248,7 @@ mod tests {
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
         0: 00000000:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n   \
-        1: 0100007F:A000 0100007F:3242 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
+        1: 0100007F:A000 0100007F:3242 01 00000000:000000A0 00:00000000 00000000     0        0 4712 1\n";
 
     #[test]
     fn parses_entries_of_a_table() {
@@ -254,13 +258,17 @@ mod tests {
                     entry.local_port,
                     entry.remote_port,
                     entry.state,
+                    entry.unread_bytes,
                     entry.inode,
                 )
             })
             .collect();
         assert_eq!(
             entries,
-            [(12865, 0, LISTEN, 4711), (40960, 12866, ESTABLISHED, 4712)]
+            [
+                (12865, 0, LISTEN, 0, 4711),
+                (40960, 12866, ESTABLISHED, 160, 4712)
+            ]
         );
     }
 

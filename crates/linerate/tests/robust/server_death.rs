@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
     Namespace, ProcessOutput, Receive, STOCK_NETPERF, Server, TestCase, TestProcess,
-    has_connection_to, linerate_with_args, listener_count, wait_until, with_prefix,
+    has_unread_bytes, linerate_with_args, listener_count, wait_until, with_prefix,
 };
 
 use super::raw::TestKind;
@@ -45,8 +45,8 @@ fn assert_reports_lost_server(start: fn() -> Server) {
         server.signal(Signal::STOP);
         let client = start_client(&server, TestKind::TcpStream, "-l 10");
         assert!(
-            wait_until(SHORT_TIMEOUT, || has_connection_to(server.port)),
-            "the kernel does not accept the connection"
+            wait_until(SHORT_TIMEOUT, || has_unread_bytes(server.port)),
+            "the client sends no request"
         );
         server.kill_all();
         assert_reports_loss(client, "a death before the response");
