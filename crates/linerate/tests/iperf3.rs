@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::Requirement::Program;
 use testkit::{
-    Server, TestCase, TestProcess, linerate_with_args, stock_with_args, without_pace_warnings,
+    Release, Server, StockPeer, TestCase, TestProcess, linerate_with_args, stock_with_args,
+    without_pace_warnings,
 };
 
 /// Timeout of a short test on a busy machine.
@@ -39,6 +40,21 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         transfers_file_unchanged,
     ]);
     test_cases
+}
+
+/// The versions of stock iperf3, oldest first.
+pub(crate) const STOCK_VERSIONS: [StockPeer; 3] = [
+    stock_version(Release::Debian12, "3.12"),
+    stock_version(Release::Debian13, "3.18"),
+    stock_version(Release::Unstable, "3.22"),
+];
+
+const fn stock_version(release: Release, version: &'static str) -> StockPeer {
+    StockPeer {
+        program: "iperf3",
+        release,
+        version,
+    }
 }
 
 /// Builds a command of linerate or of the stock program from a line of arguments.

@@ -19,6 +19,7 @@ mod runner;
 mod server;
 mod sockets;
 mod standstill;
+mod stock_peer;
 mod test_case;
 mod transcripts;
 mod uperf;
@@ -30,7 +31,7 @@ pub use master::{LOOPBACK_HOSTS, UperfMaster};
 pub use namespace::{LinkEnd, Namespace, add_link, try_add_link};
 pub use peer::{
     Implementation, NetperfPrograms, Role, STOCK_NETPERF, copy_linerate, linerate_path,
-    linerate_with_args, newer_peer, stock_with_args,
+    linerate_with_args, stock_with_args,
 };
 pub use process::{ProcessOutput, TestProcess, run};
 pub use profile::{Profile, read_profiles};
@@ -42,6 +43,7 @@ pub use sockets::{
     connection_count, datagram_connections, free_port, has_unread_bytes, is_listening,
     kernel_counter, listener_count, listening_ports, receives_datagrams,
 };
+pub use stock_peer::{Release, StockPeer};
 pub use test_case::{
     Concurrency, Requirement, TestCase, optional_test_case, requirements_are_mandatory,
     run_in_parallel, short_path_dir, test_case, test_case_unless, wait_until, with_prefix,

@@ -120,18 +120,6 @@ pub fn stock_with_args(program: &str, arguments: &str) -> Command {
     command
 }
 
-/// Returns the path of a newer version of a stock program, such as `iperf3-3.18`, or the reason why
-/// it is missing.
-///
-/// The program is in `bin` of the directory in `LINERATE_NEWER_PEERS`, or of /opt/newer-peers.
-pub fn newer_peer(name: &str) -> Result<PathBuf, String> {
-    let directory = std::env::var_os("LINERATE_NEWER_PEERS");
-    let directory = directory.map_or_else(|| PathBuf::from("/opt/newer-peers"), PathBuf::from);
-    let program = directory.join("bin").join(name);
-    let missing_reason = format!("{} does not exist", program.display());
-    program.exists().then_some(program).ok_or(missing_reason)
-}
-
 impl NetperfPrograms {
     /// Returns the `linerate` under test, and the stock programs in `/usr/bin`.
     #[expect(

@@ -1,20 +1,19 @@
 //! The ends of an iperf3 test: `-t`, `-n` and `-k` with omitted time, both directions, several
 //! streams and UDP, and what the omitted time does to figures. Both ends are linerate, or one is a
-//! stock program: 3.12, and later versions where they are installed.
+//! stock program of a release.
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use iperf3::wire::{ControlState, add_length_prefix};
 use serde_json::Value;
 use testkit::{
-    Server, TestCase, TestProcess, linerate_with_args, newer_peer, optional_test_case,
-    test_case_unless,
+    Release, Server, StockPeer, TestCase, TestProcess, linerate_with_args, test_case_unless,
 };
 
-use super::{iperf3_script, missing_iperf3_reason};
+use super::iperf3_script;
+use crate::iperf3::STOCK_VERSIONS;
 
 /// Timeout of a test of at most 10 s on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -174,32 +173,24 @@ const LIMITS: [Limit; 25] = [
 ];
 
 /// The program at one end.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Program {
-    /// The path of a stock program; `None` for linerate.
-    stock_path: Option<PathBuf>,
+    /// The stock program; `None` for linerate.
+    stock: Option<StockPeer>,
 }
 
 impl Program {
-    const OURS: Self = Self { stock_path: None };
+    const OURS: Self = Self { stock: None };
 
-    fn stock(path: impl Into<PathBuf>) -> Self {
-        Self {
-            stock_path: Some(path.into()),
+    fn command(&self, line: &str) -> Command {
+        match self.stock {
+            Some(stock) => stock.with_args(line),
+            None => linerate_with_args(&format!("iperf3 {line}")),
         }
     }
 
-    fn command(&self, line: &str) -> Command {
-        let Some(path) = &self.stock_path else {
-            return linerate_with_args(&format!("iperf3 {line}"));
-        };
-        let mut command = Command::new(path);
-        command.args(line.split_whitespace());
-        command
-    }
-
     fn is_ours(&self) -> bool {
-        self.stock_path.is_none()
+        self.stock.is_none()
     }
 }
 
@@ -211,19 +202,14 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             check_pair(limit, &Program::OURS, &Program::OURS)
         });
         test_cases.push(ours.allow_many_at_once());
-        let stock = test_case_unless(missing_iperf3_reason(), name("3_12"), move || {
-            check_with_stock(limit, &Program::stock("/usr/bin/iperf3"))
-        });
-        test_cases.push(stock.allow_many_at_once());
-        // Later versions check the limit of several streams at report intervals.
-        let later_versions = [("3_18", "iperf3-3.18"), ("3_22", "iperf3-3.22")];
-        let is_late = limit.rate == 0 && limit.options.contains("-P");
-        for (version, program) in later_versions.into_iter().filter(|_| !is_late) {
-            let path = newer_peer(program);
-            let newer = optional_test_case(path.clone().err(), name(version), move || {
-                check_with_stock(limit, &Program::stock(path.clone()?))
-            });
-            test_cases.push(newer.allow_many_at_once());
+        for stock in STOCK_VERSIONS {
+            // Later versions check the limit of several streams at report intervals.
+            let is_late = limit.rate == 0 && limit.options.contains("-P");
+            if stock.release == Release::Debian12 || !is_late {
+                let name = name(&stock.version.replace('.', "_"));
+                let check = move |stock| check_with_stock(limit, &Program { stock: Some(stock) });
+                test_cases.push(stock.test_case(name, check).allow_many_at_once());
+            }
         }
     }
     test_cases.extend(testkit::test_cases![
