@@ -218,6 +218,7 @@ pub fn path_sample(socket: BorrowedFd<'_>) -> Option<PathSample> {
         path_mtu_bytes: Some(info.path_mtu_bytes),
         send_window_bytes: info.send_window_bytes,
         reordering: Some(info.reordering),
+        reorder_events: info.reorder_events,
     })
 }
 

@@ -10,6 +10,7 @@
 mod exit;
 pub mod manual;
 mod output;
+pub mod stock_version;
 pub mod usage;
 
 use std::ffi::OsString;

@@ -40,6 +40,8 @@ pub(crate) struct FinishedClient {
     pub(crate) run: Option<TestRun>,
     /// The error with which it failed.
     pub(crate) fault: Option<Fault>,
+    /// The error's texts, of which the last one is in the test as well.
+    pub(crate) errors: Vec<String>,
     /// Whether a signal ended it.
     pub(crate) interrupted: bool,
 }
@@ -68,14 +70,25 @@ pub(crate) fn run(
         std::thread::sleep(RELISTEN_DELAY);
         fault = run_with_padding(common, client, stop, Padding::Pkcs1, &mut run, events);
     }
-    if let (Some(run), Some(fault)) = (&mut run, &fault) {
-        run.error = Some(fault.to_string());
-        run.is_interrupted = stop.is_set();
+    let interrupted = stop.is_set();
+    let errors = fault.as_ref().map_or_else(Vec::new, |fault| {
+        let text = fault.text(common.version);
+        if interrupted {
+            return vec![fault.interrupt_text(common.version)];
+        }
+        let is_repeated = fault.is_of_server && common.version.layout().repeats_server_errors;
+        let of_server = is_repeated.then(|| format!("SERVER ERROR - {text}"));
+        of_server.into_iter().chain([text]).collect()
+    });
+    if let Some(run) = &mut run {
+        run.error = errors.last().cloned();
+        run.is_interrupted = interrupted && fault.is_some();
     }
     FinishedClient {
         run,
         fault,
-        interrupted: stop.is_set(),
+        errors,
+        interrupted,
     }
 }
 
@@ -211,6 +224,7 @@ impl<'a> Session<'a> {
         streams::log_socket_settings(&streams, events);
         run.set_streams(&streams);
         self.expect_state(ControlState::TestStart)?;
+        run.has_started = true;
         self.expect_state(ControlState::TestRunning)?;
         events.started(run);
         self.measure(run, &streams, events)
@@ -271,6 +285,7 @@ impl<'a> Session<'a> {
     ) -> Result<Vec<Stream>, Fault> {
         let local_settings = LocalSettings::from_settings(self.common);
         streams::bind_cpu(local_settings.cpu)?;
+        let (version, protocol) = (self.common.version, parameters.protocol);
         let (forward, backward) = parameters.stream_counts();
         let mut streams = Vec::new();
         for index in 0..forward + backward {
@@ -296,7 +311,7 @@ impl<'a> Session<'a> {
             let address = |address: std::io::Result<Address>| address.map_err(fault);
             streams.push(Stream {
                 number: stream_number(index as usize),
-                label: 5 + 2 * index as i32,
+                label: version.stream_label(false, protocol, index as usize),
                 sends,
                 local: address(Address::local(&data.socket))?,
                 peer: address(Address::peer(&data.socket))?,

@@ -1,4 +1,4 @@
-//! The iperf3 dialect: `iperf3` of version 3.12, client and server, with options of later versions.
+//! The iperf3 dialect: client and server, with the output of a selected version of stock iperf3.
 //!
 //! The modules:
 //!
@@ -9,6 +9,7 @@
 //! - `control_channel` sends and receives messages with deadlines.
 //! - `streams` moves the data.
 //! - [`TestRun`] holds the results of a test.
+//! - [`Version`] has the tables of what differs between the versions of stock iperf3.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod print;
 mod result;
 pub mod server;
 mod streams;
+mod version;
 pub mod wire;
 
 use std::time::SystemTime;
@@ -36,11 +38,9 @@ use engine::SocketError;
 use model::Plan;
 pub use print::{ClientResult, run};
 pub use result::{StreamRun, TestRun};
+pub use version::Version;
 use wire::Parameters;
 use wire::error::{self, Fault};
-
-/// The version of iperf3 that linerate replaces.
-pub const VERSION: &str = "3.12";
 
 /// Returns the plan of the test that a client requests.
 pub fn test_plan(client: &options::ClientSettings) -> Plan {

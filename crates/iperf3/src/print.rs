@@ -8,14 +8,14 @@ use engine::Stop;
 
 use crate::client;
 use crate::control_channel::TestEvents;
-use crate::json::{Json, object};
+use crate::json::{Json, Object, object};
 use crate::options::{ClientSettings, CommonSettings};
 use crate::output::json;
 use crate::output::text::{self, Style};
 use crate::result::TestRun;
 use crate::streams::IntervalEnd;
-use crate::wire::ServerOutput;
-use crate::wire::error::{self, Fault};
+use crate::wire::error;
+use crate::wire::{Direction, Parameters, ServerOutput};
 
 /// The result of a client's run.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ pub(crate) struct Printer<'a> {
     has_printed_start: bool,
     /// The printed output, for a client that requests it.
     kept_output: Option<String>,
+    /// Whether the lines after the data are printed.
+    has_printed_summary: bool,
+    /// The object `end` of a server's document, before the client's results are known.
+    end: Option<Json>,
 }
 
 /// The form of output.
@@ -74,6 +78,7 @@ impl<'a> Printer<'a> {
         Self {
             target,
             style: Style {
+                version: common.version,
                 format: common.format,
                 verbose: common.verbose,
             },
@@ -87,6 +92,8 @@ impl<'a> Printer<'a> {
             debug: common.debug,
             has_printed_start: false,
             kept_output: keeps_output.then(String::new),
+            has_printed_summary: false,
+            end: None,
         }
     }
 
@@ -114,13 +121,28 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints the end of a client's test.
-    fn print_end(&mut self, run: Option<&TestRun>, fault: Option<&Fault>) {
+    fn print_end(&mut self, finished: &client::FinishedClient, requested: &Parameters) {
+        let (run, fault) = (finished.run.as_ref(), finished.fault.as_ref());
+        let errors = &finished.errors;
         let has_summary = fault.is_none_or(|fault| {
             matches!(
                 fault.code,
                 error::CLIENT_TERMINATED | error::SERVER_TERMINATED
             )
         });
+        let lacks_data = |run: &&TestRun| !run.streams.is_empty() && !has_data(run);
+        let empty = run.filter(lacks_data).filter(|_| has_summary);
+        let empty = empty.map(TestRun::with_empty_interval);
+        let end = match run {
+            Some(run) if has_summary && !run.streams.is_empty() => {
+                json::end(empty.as_ref().unwrap_or(run))
+            }
+            _ if has_summary => {
+                json::end_without_streams(requested.direction != Direction::Reverse)
+            }
+            _ => Object::new().into(),
+        };
+        let run = empty.as_ref().filter(|_| finished.interrupted).or(run);
         match self.form {
             OutputForm::Text => {
                 let Some(run) = run.filter(|run| has_summary && has_data(run)) else {
@@ -147,48 +169,80 @@ impl<'a> Printer<'a> {
                     self.print_lines("\niperf Done.\n");
                 }
             }
-            OutputForm::Document => self.print_document(run, fault),
+            OutputForm::Document => self.print_document(run, end, errors),
             OutputForm::Events(full) => {
-                if let Some(fault) = fault {
-                    self.print_event("error", fault.to_string().into());
-                }
-                match run.and_then(|run| run.results.as_ref()?.output.clone()) {
-                    Some(ServerOutput::Text(output)) => {
-                        self.print_event("server_output_text", output.into());
-                    }
-                    Some(ServerOutput::Document(json)) => {
-                        self.print_event("server_output_json", json);
-                    }
-                    None => {}
-                }
-                self.print_event(
-                    "end",
-                    run.map_or_else(|| Json::Object(Vec::new()), json::end),
-                );
+                let output = run.and_then(|run| run.results.as_ref()?.output.clone());
+                self.print_last_events(errors, output, end.clone());
                 if full {
-                    self.print_document(run, fault);
+                    self.print_document(run, end, errors);
                 }
             }
         }
     }
 
-    /// Prints the error of a server's test that did not start; the log has it in text mode.
-    pub(crate) fn print_failure(&mut self, fault: &Fault) {
-        let error = format!("error - {fault}");
+    /// Prints the end of a server's test. An error follows all figures.
+    pub(crate) fn print_server_end(&mut self, run: &TestRun) {
+        let errors = run.error.as_slice();
+        let end = self.end.take();
+        // Without all data, only the user's end of a test has figures.
+        let end = || match end {
+            _ if run.error.is_some() && !run.is_interrupted => Object::new().into(),
+            Some(end) => end,
+            None => json::end(run),
+        };
+        match self.form {
+            OutputForm::Text if run.is_interrupted => self.print_summary(run),
+            OutputForm::Text => {}
+            OutputForm::Document => self.print_document(Some(run), end(), errors),
+            OutputForm::Events(full) => {
+                let end = end();
+                self.print_last_events(errors, None, end.clone());
+                if full {
+                    self.print_document(Some(run), end, errors);
+                }
+            }
+        }
+    }
+
+    /// Prints the lines after the data, once.
+    fn print_summary(&mut self, run: &TestRun) {
+        if has_data(run) && !std::mem::replace(&mut self.has_printed_summary, true) {
+            self.print_lines(&text::summary_lines(run, self.style));
+        }
+    }
+
+    /// Prints the events after the data: the error, the server's output, the end.
+    fn print_last_events(&mut self, errors: &[String], output: Option<ServerOutput>, end: Json) {
+        if let Some(error) = errors.first() {
+            self.print_event("error", error.as_str().into());
+        }
+        match output {
+            Some(ServerOutput::Text(output)) => {
+                self.print_event("server_output_text", output.into());
+            }
+            Some(ServerOutput::Document(json)) => self.print_event("server_output_json", json),
+            None => {}
+        }
+        self.print_event("end", end);
+    }
+
+    /// Prints the error of a server's test that did not start; the log has it in text mode. `rate` is
+    /// the requested one in bits per second; 0 if none is known.
+    pub(crate) fn print_failure(&mut self, error: &str, rate: u64) {
         match self.form {
             OutputForm::Text => {}
-            OutputForm::Document => self.print(&(json::failure_document(&error).indented() + "\n")),
-            OutputForm::Events(_) => self.print_event("error", error.into()),
+            OutputForm::Document => {
+                let document = json::refusal(self.style.version, rate, error);
+                self.print(&(document.indented() + "\n"));
+            }
+            OutputForm::Events(_) => {
+                self.print_last_events(&[error.to_owned()], None, Object::new().into());
+            }
         }
     }
 
-    fn print_document(&mut self, run: Option<&TestRun>, fault: Option<&Fault>) {
-        let document = match (run, fault) {
-            (Some(run), _) => json::document(run),
-            (None, fault) => {
-                json::failure_document(&fault.map(ToString::to_string).unwrap_or_default())
-            }
-        };
+    fn print_document(&mut self, run: Option<&TestRun>, end: Json, errors: &[String]) {
+        let document = json::document(self.style.version, run, end, errors);
         self.print(&(document.indented() + "\n"));
     }
 }
@@ -252,7 +306,7 @@ impl TestEvents for Printer<'_> {
         }
         if self.form == OutputForm::Text && is_first {
             if self.style.verbose && !run.is_server {
-                self.print_lines(&text::version());
+                self.print_lines(&text::version(self.style.version));
             }
             self.print_lines(&text::connection_lines(run, self.style));
         }
@@ -278,29 +332,16 @@ impl TestEvents for Printer<'_> {
     }
 
     fn finished(&mut self, run: &TestRun) -> Option<ServerOutput> {
-        match self.form {
-            OutputForm::Text => {
-                if has_data(run) {
-                    self.print_lines(&text::summary_lines(run, self.style));
-                }
-                self.kept_output.take().map(ServerOutput::Text)
-            }
-            OutputForm::Document => {
-                let document = json::document(run);
-                self.print(&(document.indented() + "\n"));
-                Some(ServerOutput::Document(document))
-            }
-            OutputForm::Events(full) => {
-                if let Some(error) = &run.error {
-                    self.print_event("error", error.as_str().into());
-                }
-                self.print_event("end", json::end(run));
-                if full {
-                    self.print_document(Some(run), None);
-                }
-                None
-            }
+        if self.form == OutputForm::Text {
+            self.print_summary(run);
+            return self.kept_output.take().map(ServerOutput::Text);
         }
+        let end = self.end.insert(json::end(run)).clone();
+        let is_requested = self.kept_output.take().is_some();
+        is_requested.then(|| {
+            let document = json::document(run.version, Some(run), end, run.error.as_slice());
+            ServerOutput::Document(document)
+        })
     }
 }
 
@@ -313,24 +354,26 @@ pub fn run(
     errors: &mut dyn Write,
 ) -> ClientResult {
     let mut printer = Printer::new(common, OutputTarget::Writer(out), false);
+    let finished = client::run(common, client, stop, &mut printer);
+    printer.print_end(&finished, &client.parameters);
     let client::FinishedClient {
         run,
         fault,
+        errors: texts,
         interrupted,
-    } = client::run(common, client, stop, &mut printer);
-    printer.print_end(run.as_ref(), fault.as_ref());
-    let is_text = printer.form == OutputForm::Text;
-    if let Some(fault) = fault.as_ref().filter(|_| is_text) {
-        let kind = if interrupted { "interrupt" } else { "error" };
-        let line = format!("iperf3: {kind} - {fault}\n");
-        let line = prefix_lines(common.timestamps.as_deref(), "", &line);
-        let _ = errors.write_all(line.as_bytes());
+    } = finished;
+    if printer.form == OutputForm::Text {
+        for text in &texts {
+            let is_plain = !interrupted && !text.starts_with("SERVER ERROR");
+            let kind = if is_plain { "error - " } else { "" };
+            let line = format!("iperf3: {kind}{text}\n");
+            let line = prefix_lines(common.timestamps.as_deref(), "", &line);
+            let _ = errors.write_all(line.as_bytes());
+        }
     }
     ClientResult {
         run,
         code: u8::from(fault.is_some() && !interrupted),
-        error: fault
-            .filter(|_| !interrupted)
-            .map(|fault| fault.to_string()),
+        error: texts.last().filter(|_| !interrupted).cloned(),
     }
 }

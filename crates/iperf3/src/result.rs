@@ -5,20 +5,23 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Counts, DatagramCounts, EndCause, Group, HighestNumberCounts, Limit, Outcome, Plan, Sample,
-    Side,
+    Counts, DatagramCounts, EndCause, Group, HighestNumberCounts, Limit, Outcome, PathSample, Plan,
+    Sample, Series, Side,
 };
 use sys::Address;
 use units::Bytes;
 
+use crate::Version;
 use crate::options::CommonSettings;
 use crate::streams::{Stream, TransferData};
 use crate::wire::error::{self, Fault};
-use crate::wire::{Cookie, Parameters, Results, ServerOutput, StreamResult};
+use crate::wire::{Cookie, Parameters, Protocol, Results, ServerOutput, StreamResult};
 
 /// A test whose parameters both ends have accepted.
 #[derive(Clone, Debug)]
 pub struct TestRun {
+    /// The version of stock iperf3 whose output is printed.
+    pub version: Version,
     /// Whether this end is the server.
     pub is_server: bool,
     /// The requested parameters, completed with defaults.
@@ -41,6 +44,8 @@ pub struct TestRun {
     pub file: Option<(PathBuf, u64)>,
     /// The streams, in the order of their numbers.
     pub streams: Vec<StreamRun>,
+    /// Whether the server has started the test.
+    pub has_started: bool,
     /// The index of the sample at the end of the omitted time, in each series.
     pub omit_end_index: usize,
     /// Percent of a CPU: total, user, system.
@@ -53,7 +58,7 @@ pub struct TestRun {
     pub overlapping_tests: u32,
     /// The error with which the test failed.
     pub error: Option<String>,
-    /// Whether this end's user ended the test; `error` then says so.
+    /// Whether the user of an end ended the test; `error` then says so.
     pub is_interrupted: bool,
 }
 
@@ -122,6 +127,7 @@ impl TestRun {
         peer: (String, u16),
     ) -> Self {
         Self {
+            version: common.version,
             is_server: false,
             parameters: parameters.clone(),
             cookie,
@@ -132,6 +138,7 @@ impl TestRun {
             interval: common.interval,
             file: common.file.clone().map(|path| (path, 0)),
             streams: Vec::new(),
+            has_started: false,
             omit_end_index: 0,
             cpu: [0.0; 3],
             results: None,
@@ -148,6 +155,8 @@ impl TestRun {
             .iter()
             .map(|stream| StreamRun::from_stream(stream, self.started))
             .collect();
+        let data = streams.first().map(|stream| &stream.data);
+        self.congestion = data.and_then(|data| data.current_facts(&data.socket).congestion_control);
         self.buffers = streams.first().map_or((0, 0), |stream| {
             let facts = &stream.data.facts;
             (
@@ -155,6 +164,29 @@ impl TestRun {
                 facts.receive_buffer_bytes.unwrap_or(0),
             )
         });
+    }
+
+    /// Returns this test with an interval in which nothing happened. Stock prints one if a test ends
+    /// before its data.
+    pub(crate) fn with_empty_interval(&self) -> Self {
+        let mut run = self.clone();
+        for stream in &mut run.streams {
+            let path = PathSample {
+                retransmits: Some(0),
+                ..PathSample::default()
+            };
+            let sample = Sample {
+                path: Some(path)
+                    .filter(|_| stream.sends && self.parameters.protocol == Protocol::Tcp),
+                ..Sample::default()
+            };
+            stream.outcome.series = vec![Series {
+                samples: vec![sample; 2],
+                ..Series::default()
+            }];
+            stream.outcome.local.socket.retransmits = sample.path.map(|_| 0);
+        }
+        run
     }
 
     /// Stores the data that the streams counted and measured.

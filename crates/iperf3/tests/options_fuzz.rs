@@ -11,7 +11,7 @@ use testkit::fuzz::{ArgumentGenerator, run_inputs};
 fn no_command_line_panics() {
     run_inputs("command lines", 1..=70, |rng| {
         let args = ARGUMENTS.command_line_with_role(rng, &ROLES);
-        match parse_iperf3("iperf3", args.clone()) {
+        match parse_iperf3("iperf3", args.clone(), None) {
             Ok(_) => true,
             Err(exit) => {
                 // Requested help or version text.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use engine::Stop;
+use getopt::stock_version;
 use iperf3::TestRun;
 use iperf3::options::{self, ClientSettings, CommonSettings, Role, ServerSettings};
 use report::PeerInfo;
@@ -19,7 +20,11 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
     let arg_list: Vec<OsString> = args.into_iter().collect();
     let command_line =
         report::quote_command_line(std::iter::once(program.into()).chain(arg_list.iter().cloned()));
-    let settings = match options::parse_iperf3(program, arg_list) {
+    let settings = match options::parse_iperf3(
+        program,
+        arg_list,
+        stock_version::variable_value().as_deref(),
+    ) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };

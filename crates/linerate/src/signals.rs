@@ -49,9 +49,13 @@ pub(crate) fn begin_serving(
 /// stock programs, SIGHUP ends the process.
 #[cfg(feature = "iperf3")]
 pub(crate) fn stop_on_signals_and_hangup(stop: &Stop) {
-    let hangup = [sys::signal::SIGHUP];
-    let is_ignored = sys::signal::is_ignored(sys::signal::SIGHUP);
+    use sys::signal::{SIGHUP, SIGINT, SIGTERM};
+
+    let hangup = [SIGHUP];
+    let is_ignored = sys::signal::is_ignored(SIGHUP);
     let signals = if is_ignored { &[][..] } else { &hangup };
+    // Without a record, the report does not name the signal.
+    let _ = sys::signal::record(&[&[SIGINT, SIGTERM], signals].concat());
     let _ = deadline_thread().set_on_signals(signals, stop);
 }
 

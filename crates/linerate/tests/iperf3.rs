@@ -1,5 +1,7 @@
 //! Options, signals and files of iperf3, and its output compared with stock.
 
+pub(crate) mod compare;
+mod ends;
 mod matrix;
 
 use std::process::Command;
@@ -18,9 +20,20 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = matrix::test_cases();
+    test_cases.extend(ends::test_cases());
+    test_cases.extend(STOCK_VERSIONS.map(|stock| {
+        let version = stock.version.replace('.', "_");
+        let name = format!("accepts_only_valid_logins::{version}");
+        stock.test_case(name, |stock| {
+            accepts_only_valid_logins(stock);
+            Ok(())
+        })
+    }));
+    test_cases.push(STOCK_VERSIONS[2].test_case("usage_is_that_of_stock", usage_is_that_of_stock));
     test_cases.extend(testkit::test_cases![
         refuses_second_test_at_limit_of_one,
         reports_error_in_line_or_document,
+        selects_stock_version,
         signals_end_test_with_results,
         hangup_ends_test_with_results,
         hangup_ends_other_programs,
@@ -36,7 +49,6 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ]);
     test_cases.extend(testkit::test_cases![needing &[Program("iperf3")];
         frees_client_port_for_next_test,
-        accepts_only_valid_logins,
         transfers_file_unchanged,
     ]);
     test_cases
@@ -59,6 +71,9 @@ const fn stock_version(release: Release, version: &'static str) -> StockPeer {
 
 /// Builds a command of linerate or of the stock program from a line of arguments.
 type CommandBuilder = fn(&str) -> Command;
+
+/// As [`CommandBuilder`], with a selected version.
+type VersionBuilder<'a> = &'a dyn Fn(&str) -> Command;
 
 fn ours(line: &str) -> Command {
     linerate_with_args(&format!("iperf3 {line}"))
@@ -93,16 +108,61 @@ fn reports_error_in_line_or_document() {
     let port = testkit::free_port();
     let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port}")), TIMEOUT).unwrap();
     assert_eq!(refused.code, Some(1));
-    let expected = "iperf3: error - unable to connect to server: Connection refused\n";
-    assert_eq!(refused.stderr, expected);
+    let expected = "unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: Connection refused";
+    assert_eq!(refused.stderr, format!("iperf3: error - {expected}\n"));
     let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port} -J")), TIMEOUT).unwrap();
     assert_eq!(refused.code, Some(1));
     let json: Value = serde_json::from_str(&refused.stdout).unwrap();
-    assert_eq!(
-        json["error"],
-        "unable to connect to server: Connection refused"
-    );
+    assert_eq!(json["error"], expected);
     assert_eq!(refused.stderr, "");
+}
+
+fn usage_is_that_of_stock(stock: StockPeer) -> Result<(), String> {
+    let [stock, ours] = [stock.with_args("--help"), ours("--help")]
+        .map(|command| testkit::run(command, TIMEOUT).unwrap().stdout);
+    // Then stock names its home page.
+    let end = stock
+        .find("\niperf3 homepage")
+        .ok_or("stock's text has changed")?;
+    let is_same = ours.starts_with(&stock[..end]);
+    is_same
+        .then_some(())
+        .ok_or(format!("{ours}\nstock:\n{stock}"))
+}
+
+/// The option precedes the environment variable. Both select the texts of a version.
+fn selects_stock_version() {
+    let port = testkit::free_port();
+    let run = |options: &str, variable: &str| {
+        let mut command = ours(&format!("{options} -c 127.0.0.1 -p {port}"));
+        command.env("LINERATE_STOCK_VERSION", variable);
+        testkit::run(command, TIMEOUT).unwrap()
+    };
+    let older = "iperf3: error - unable to connect to server: Connection refused\n";
+    assert_eq!(run("--stock-version 3.12", "").stderr, older);
+    assert_eq!(run("", "iperf=2.1.8,iperf3=3.12").stderr, older);
+    assert_eq!(run("--stock-version=3.12", "iperf3=3.22").stderr, older);
+    assert_ne!(run("", "netperf=2.7.0").stderr, older);
+    for (options, variable, expected) in [
+        (
+            "--stock-version 3.9",
+            "",
+            "iperf3: --stock-version 3.9: '3.9' is not a known version of iperf3; known are 3.12, 3.18, 3.22\n",
+        ),
+        (
+            "",
+            "iperf3=3.9",
+            "iperf3: LINERATE_STOCK_VERSION: '3.9' is not a known version of iperf3; known are 3.12, 3.18, 3.22\n",
+        ),
+        (
+            "",
+            "uperf=1",
+            "iperf3: LINERATE_STOCK_VERSION: 'uperf' is not a program with several versions; those are iperf, iperf3, netperf\n",
+        ),
+    ] {
+        let refused = run(options, variable);
+        assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), expected));
+    }
 }
 
 fn signals_end_test_with_results() {
@@ -114,7 +174,7 @@ fn signals_end_test_with_results() {
     let client = client.finish(TIMEOUT);
     assert_eq!(
         without_pace_warnings(&client.stderr),
-        "iperf3: interrupt - the client has terminated\n"
+        "iperf3: interrupt - the client has terminated by signal Interrupt(2)\n"
     );
     assert!(client.stdout.contains("  sender\n"), "{}", client.stdout);
     let has_reported = || {
@@ -153,7 +213,7 @@ fn hangup_ends_test_with_results() {
     let client = client.finish(TIMEOUT);
     assert_eq!(
         without_pace_warnings(&client.stderr),
-        "iperf3: interrupt - the client has terminated\n"
+        "iperf3: interrupt - the client has terminated by signal Hangup(1)\n"
     );
     assert_eq!(client.code, Some(0));
     assert!(client.stdout.contains("  sender\n"), "{}", client.stdout);
@@ -332,7 +392,7 @@ fn serves_beside_silent_and_invalid_clients() {
 
 /// linerate logs in to linerate and stock servers, and accepts logins of both. Stock has the older
 /// padding.
-fn accepts_only_valid_logins() {
+fn accepts_only_valid_logins(stock: StockPeer) {
     use sha2::{Digest, Sha256};
 
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../iperf3/src/login");
@@ -340,11 +400,12 @@ fn accepts_only_valid_logins() {
     let users = directory.path().join("users");
     let digest = Sha256::digest("{mario}rossi");
     std::fs::write(&users, format!("mario,{digest:x}\n")).unwrap();
-    for (server, client) in [
-        (ours as CommandBuilder, stock as CommandBuilder),
-        (stock, ours),
-        (ours, ours),
-    ] {
+    let ours = |line: &str| ours(&format!("--stock-version {} {line}", stock.version));
+    let stock = |line: &str| stock.with_args(line);
+    let (ours, stock): (VersionBuilder<'_>, VersionBuilder<'_>) = (&ours, &stock);
+    let pairs = [(stock, stock), (ours, stock), (stock, ours), (ours, ours)];
+    let mut expected_errors = None;
+    for (server, client) in pairs {
         let users = users.display();
         let server_process = Server::try_start_with(|port| {
             let login = format!(
@@ -360,6 +421,10 @@ fn accepts_only_valid_logins() {
             client.env("IPERF3_PASSWORD", password);
             let output = testkit::run(client, TIMEOUT).unwrap();
             assert_eq!(output.code, Some(code), "{output:?}");
+            if code == 1 {
+                let expected = expected_errors.get_or_insert_with(|| output.stderr.clone());
+                assert_eq!(output.stderr, *expected);
+            }
         }
     }
 }
@@ -548,11 +613,11 @@ fn applies_socket_options() {
         ),
     ] {
         let refused = run_client(options);
-        assert_eq!(
-            refused.stderr,
-            format!("iperf3: error - {error}\n"),
-            "{options}"
-        );
+        let mut expected = format!("iperf3: error - {error}\n");
+        if options == "-A ,1000" {
+            expected.insert_str(0, &format!("iperf3: SERVER ERROR - {error}\n"));
+        }
+        assert_eq!(refused.stderr, expected, "{options}");
         assert_eq!(refused.code, Some(1));
     }
     let mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");

@@ -85,6 +85,9 @@ pub struct PathSample {
     /// Reordering distance in segments beyond which TCP assumes a loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordering: Option<u32>,
+    /// Reordering events that TCP has seen since the connection was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder_events: Option<u32>,
 }
 
 /// One arrival of a datagram, or one lost datagram, of a test that records them. A duplicate is a

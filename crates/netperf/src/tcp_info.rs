@@ -84,6 +84,7 @@ mod tests {
             total_retransmits: 0,
             acknowledged_bytes: None,
             send_window_bytes: None,
+            reorder_events: None,
             is_syn_data_acknowledged: false,
         });
         assert_eq!(

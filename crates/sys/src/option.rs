@@ -299,6 +299,8 @@ pub struct TcpInfo {
     pub acknowledged_bytes: Option<u64>,
     /// The window that the peer advertised; `None` before Linux 5.4.
     pub send_window_bytes: Option<u32>,
+    /// Reordering events since the connection was opened; `None` before Linux 4.19.
+    pub reorder_events: Option<u32>,
     /// Whether the peer acknowledged data in the SYN (RFC 7413).
     pub is_syn_data_acknowledged: bool,
 }
@@ -404,6 +406,7 @@ impl TcpInfo {
                 .get(120..128)
                 .and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))),
             send_window_bytes: word(228),
+            reorder_events: word(220),
             is_syn_data_acknowledged: raw[5] & SYN_DATA != 0,
         })
     }

@@ -1,15 +1,15 @@
 //! SIGINT, SIGTERM and other signals as bytes on a socket, for a thread that waits for them.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
-pub use signal_hook::consts::{SIGALRM, SIGHUP};
+pub use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 
 /// Exit code of a process that a second signal ends; a shell reports SIGINT as this code.
 pub const INTERRUPTED_EXIT_CODE: i32 = 130;
@@ -50,6 +50,35 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// The last recorded signal; 0 for none.
+static LAST_SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Records these signals for [`last_signal`]. Call it before the function that makes their socket.
+pub fn record(signals: &[i32]) -> io::Result<()> {
+    for signal in signals {
+        flag::register_usize(*signal, Arc::clone(&LAST_SIGNAL), *signal as usize)?;
+    }
+    Ok(())
+}
+
+/// Returns the last recorded signal.
+pub fn last_signal() -> Option<i32> {
+    Some(LAST_SIGNAL.load(Relaxed) as i32).filter(|signal| *signal > 0)
+}
+
+/// Returns the description of a signal, such as `Interrupt`: strsignal(3).
+pub fn description(signal: i32) -> String {
+    // SAFETY: strsignal(3) returns a C string, which stays unchanged until the next call in this
+    // thread.
+    unsafe {
+        let text = libc::strsignal(signal);
+        if text.is_null() {
+            return "Unknown signal".to_owned();
+        }
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
 fn register_signals(signals: &[i32]) -> io::Result<UnixStream> {
     let (receiver, sender) = UnixStream::pair()?;
     for signal in signals {
@@ -66,10 +95,15 @@ mod tests {
 
     #[test]
     fn a_signal_sends_one_byte() {
+        record(&[SIGALRM]).unwrap();
         let mut receiver = notify_first_interrupt(&[SIGALRM]).unwrap();
         for _ in 0..2 {
             signal_hook::low_level::raise(SIGALRM).unwrap();
             receiver.read_exact(&mut [0]).unwrap();
         }
+        assert_eq!(
+            last_signal().map(description).as_deref(),
+            Some("Alarm clock")
+        );
     }
 }

@@ -10,6 +10,7 @@ mod value;
 use std::ffi::OsString;
 use std::path::Path;
 
+use getopt::stock_version::{self, StockVersion};
 use getopt::usage::{UsageLayout, linerate_lines, stock_lines};
 use getopt::{EarlyExit, ExitTexts, scan_long, utf8_words};
 use model::MAX_UDP_PAYLOAD;
@@ -18,21 +19,32 @@ pub use getopt::Exit;
 pub use settings::{AddressFamily, ClientSettings, CommonSettings, Role, ServerSettings, Settings};
 use table::{BLOCK_TOO_LARGE, GivenOptions, SECTION};
 
-use crate::VERSION;
+use crate::Version;
 use crate::wire::parameters::{MAX_BLOCK_BYTES, MIN_DATAGRAM_BYTES};
 use crate::wire::{Direction, Parameters, Protocol};
 
 /// The default rate of a UDP stream, in bits per second.
 const UDP_RATE: u64 = 1 << 20;
 
-/// Parses a command line. `program` is argv\[0\], `args` are the words after it.
+/// Parses a command line. `program` is argv\[0\], `args` are the words after it. `versions` is the
+/// value of the environment variable that selects stock versions.
 pub fn parse_iperf3(
     program: &str,
     args: impl IntoIterator<Item = OsString>,
+    versions: Option<&str>,
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
     let mut options = GivenOptions::default();
-    let remaining = scan_long("iperf3", &SECTION, &words, &mut options).map_err(into_exit)?;
+    options.common.version = Version::from_variable(versions).map_err(|reason| {
+        Exit::stderr(
+            format!("iperf3: {}: {reason}\n", stock_version::VARIABLE),
+            1,
+        )
+    })?;
+    let scanned = scan_long("iperf3", &SECTION, &words, &mut options);
+    let version = options.common.version;
+    let into_exit = |early_exit| into_exit(early_exit, version);
+    let remaining = scanned.map_err(into_exit)?;
     if let Some(word) = remaining.first().filter(|_| options.is_client) {
         let notice = format!("warning: '{word}' is not an option and is ignored");
         options.notices.push(notice);
@@ -40,21 +52,37 @@ pub fn parse_iperf3(
     check_settings(options).map_err(into_exit)
 }
 
-fn into_exit(early_exit: EarlyExit) -> Exit {
+const SHORT_USAGE: &str =
+    "Usage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help' for more information.\n";
+
+fn into_exit(early_exit: EarlyExit, version: Version) -> Exit {
+    // Of this kind are parameter errors only.
+    if let EarlyExit::Exit(exit) = early_exit {
+        let reason = version.text(&exit.stderr);
+        let line = format!("iperf3: parameter error - {reason}\n\n");
+        return if version.layout().prints_usage_with_errors {
+            Exit {
+                stdout: usage(),
+                ..Exit::stderr(line, 1)
+            }
+        } else {
+            Exit::stderr(line + SHORT_USAGE, 1)
+        };
+    }
     early_exit.into_exit(ExitTexts {
         help: Exit::stdout(usage(), 0),
-        version: version(),
-        syntax_error: Exit::stderr(usage(), 1),
+        version: version_text(version),
+        syntax_error: if version.layout().prints_usage_with_errors {
+            Exit::stderr(usage(), 1)
+        } else {
+            Exit::stderr(SHORT_USAGE, 1)
+        },
     })
 }
 
-/// Returns a parameter error in stock's form: the usage text, then the reason.
+/// Returns a parameter error with the newest version's reason, which [`into_exit`] completes.
 fn parameter_error(reason: &str) -> EarlyExit {
-    EarlyExit::Exit(Exit {
-        stdout: usage(),
-        stderr: format!("iperf3: parameter error - {reason}\n\n"),
-        code: 1,
-    })
+    EarlyExit::Exit(Exit::stderr(reason, 1))
 }
 
 /// Checks options that depend on each other, and returns the settings.
@@ -70,6 +98,10 @@ fn check_settings(mut options: GivenOptions) -> Result<Settings, EarlyExit> {
             return refuse("some option you are trying to set is server only");
         }
         _ => {}
+    }
+    if options.common.json && options.common.format.is_some() {
+        let notice = "warning: Report format (-f) flag ignored with JSON output (-J)";
+        options.notices.push(notice.to_owned());
     }
     let role = if options.is_server {
         if options.server.private_key.is_some() != options.server.users_file.is_some() {
@@ -163,7 +195,7 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     if parameters.protocol == Protocol::Udp && !options.has_rate {
         parameters.rate = UDP_RATE;
     }
-    parameters.client_version = Some(VERSION.to_owned());
+    parameters.client_version = Some(options.common.version.name().to_owned());
     Ok(())
 }
 
@@ -190,18 +222,20 @@ fn usage() -> String {
     format!(
         "Usage: iperf3 [-s|-c host] [options]\n       iperf3 [-h|--help] [-v|--version]\n\n{}\n\
          [KMG] indicates options that support a K/M/G suffix for kilo-, mega-, or giga-\n\n\
-         Options of linerate and of later iperf3 versions:\n{}",
+         Options of linerate:\n{}",
         stock_lines(&SECTION, ""),
         linerate_lines(&SECTION, &LINERATE_LAYOUT)
     )
 }
 
 /// Returns the text of `iperf3 -v`.
-fn version() -> String {
+fn version_text(version: Version) -> String {
     format!(
-        "iperf {VERSION} (linerate {})\n{}\n\
-         Optional features available: CPU affinity setting, SCTP, TCP congestion algorithm setting, \
-         sendfile / zerocopy, socket pacing, {}bind to device, support IPv4 don't fragment\n",
+        "iperf {} (linerate {})\n{}\n\
+         Optional features available: CPU affinity setting, IPv6 flow label, SCTP, TCP congestion \
+         algorithm setting, sendfile / zerocopy, socket pacing, {}bind to device, support IPv4 don't \
+         fragment{}\n",
+        version.name(),
         env!("CARGO_PKG_VERSION"),
         crate::system_info(),
         if cfg!(feature = "rsa") {
@@ -209,6 +243,7 @@ fn version() -> String {
         } else {
             ""
         },
+        version.layout().features,
     )
 }
 
@@ -219,7 +254,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Settings, Exit> {
-        parse_iperf3("iperf3", line.split_whitespace().map(OsString::from))
+        parse_iperf3("iperf3", line.split_whitespace().map(OsString::from), None)
     }
 
     fn parse_client(line: &str) -> ClientSettings {
@@ -236,11 +271,11 @@ mod tests {
             ("-s -c h", "cannot be both server and client"),
             (
                 "-c h -t 86401",
-                "test duration too long (maximum = 86400 seconds)",
+                "test duration valid values are 0 to 86400 seconds",
             ),
             (
                 "-c h -P 129",
-                "number of parallel streams too large (maximum = 128)",
+                "invalid number of parallel streams (min = 1, max = 128)",
             ),
             ("-c h -l 2M", BLOCK_TOO_LARGE),
             (
@@ -255,8 +290,11 @@ mod tests {
                 "-c h -i 0.01",
                 "invalid report interval (min = 0.1, max = 60 seconds)",
             ),
-            ("-c h -M 9999", "TCP MSS too large (maximum = 9216 bytes)"),
-            ("-c h -O -1", "bogus value for --omit"),
+            ("-c h -M 32768", "TCP MSS too large (maximum = 32767 bytes)"),
+            (
+                "-c h -O -1",
+                "bogus value for --omit (maximum = 600 seconds)",
+            ),
             (
                 "-c h -R --bidir",
                 "cannot be both reverse and bidirectional",
@@ -301,12 +339,9 @@ mod tests {
             ),
         ] {
             let exit = parse(line).unwrap_err();
-            assert_eq!(
-                exit.stderr,
-                format!("iperf3: parameter error - {text}\n\n"),
-                "{line}"
-            );
-            assert!(exit.stdout.starts_with("Usage: iperf3") && exit.code == 1);
+            let expected = format!("iperf3: parameter error - {text}\n\n{SHORT_USAGE}");
+            assert_eq!(exit.stderr, expected, "{line}");
+            assert!(exit.stdout.is_empty() && exit.code == 1);
         }
         for (line, text) in [
             (
@@ -324,7 +359,7 @@ mod tests {
             assert_eq!(exit.code, 1);
         }
         assert_eq!(parse("-h").unwrap_err().code, 0);
-        assert!(parse("-v").unwrap_err().stdout.starts_with("iperf 3.12 ("));
+        assert!(parse("-v").unwrap_err().stdout.starts_with("iperf 3.22 ("));
     }
 
     #[test]
@@ -394,7 +429,9 @@ mod tests {
             ("-L 010", r#""flowlabel":8"#),
             ("-A 0,0x", r#""server_affinity":0"#),
         ] {
-            let text = parse_client(&format!("-c h {options}")).parameters.encode();
+            let text = parse_client(&format!("--stock-version 3.12 -c h {options}"))
+                .parameters
+                .encode();
             let is_member = text.contains(&format!("{member},"));
             assert!(is_member, "{options}: {text}");
         }
@@ -405,7 +442,7 @@ mod tests {
         let client = parse_client("-c h --cport 5300x --connect-timeout 500ms");
         assert_eq!(client.local_port, Some(5300));
         assert_eq!(client.connect_timeout, Some(Duration::from_millis(500)));
-        let server = "-s -p 5301x --idle-timeout 30s --server-bitrate-limit 5Mbps/2s --debug=5";
+        let server = "--stock-version 3.12 -s -p 5301x --idle-timeout 30s --server-bitrate-limit 5Mbps/2s --debug=5";
         let settings = parse(&format!("{server} --rcv-timeout 500ms")).unwrap();
         assert_eq!(settings.common.port, 5301);
         assert_eq!(settings.common.receive_timeout.as_millis(), 500);
@@ -446,7 +483,7 @@ mod tests {
             "--connect-timeout 1s",
             "--cport 53K",
         ] {
-            let exit = parse(&format!("-c h {options}")).unwrap_err();
+            let exit = parse(&format!("--stock-version 3.12 -c h {options}")).unwrap_err();
             let is_line = exit.stderr.lines().count() == 1 && exit.stdout.is_empty();
             let value = options.split(' ').next_back().unwrap();
             assert!(
@@ -464,6 +501,6 @@ mod tests {
             .collect();
         assert_eq!(lines[0], "Server or Client:");
         assert!(lines.contains(&"Server specific:".to_owned()));
-        assert_eq!(lines.len(), 88);
+        assert_eq!(lines.len(), 101);
     }
 }

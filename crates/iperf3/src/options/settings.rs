@@ -8,12 +8,15 @@ use model::with_defaults;
 use server::{Network, ThirdParties};
 use units::iperf::Scale;
 
+use crate::Version;
 use crate::wire::Parameters;
 
 with_defaults! {
     /// The settings of both roles.
     #[derive(Clone, Debug, PartialEq)]
     pub struct CommonSettings {
+        /// `--stock-version`: the version of stock iperf3 whose output is printed.
+        pub version: Version = Version::V3_22,
         /// `-p`.
         pub port: u16 = 5201,
         /// `-f`: the unit of rates; `None` selects a unit for each rate.

@@ -9,10 +9,8 @@ use std::ffi::CString;
 use std::time::Duration;
 
 use getopt::Argument::{Nothing, OptionalAttached, Value};
-use getopt::OptionName::Both;
-use getopt::{
-    EarlyExit, Section, linerate_long, linerate_option, refuse, stock_letter, stock_long,
-};
+use getopt::stock_version::StockVersion;
+use getopt::{EarlyExit, Section, linerate_long, refuse, stock_letter, stock_long};
 use server::Network;
 use sys::resolve::AddressFamily;
 use units::iperf::Scale;
@@ -23,6 +21,7 @@ use super::value::{
     parse_code_point, parse_integer, parse_pacing_timer, parse_rate, parse_seconds, parse_size,
     parse_type_of_service,
 };
+use crate::Version;
 use crate::wire::parameters::{MAX_OMIT_SECONDS, MAX_STREAMS, MAX_TIME_SECONDS, MAX_WINDOW_BYTES};
 use crate::wire::{Direction, Protocol};
 
@@ -91,7 +90,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter::<GivenOptions>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
         "Send this file once, or write received data to it. Applies to this end only, for TCP and SCTP in one direction. Without -t, -n and -k, a client's test ends with the file. A server with a file serves one test at a time.",
         |t, v| { t.common.file = Some(v.into()); Ok(()) }).with_long("file"),
-    stock_letter::<GivenOptions>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
+    stock_letter::<GivenOptions>('A', Value("n[,m]"), &["  -A, --affinity n[,m]      set CPU affinity core number to n (the core the process will use)", "                             (optional Client only m - the Server's core number for this test)"],
         "Run this end on CPU n. A client's m is the server's CPU.",
         apply_affinity).with_long("affinity"),
     stock_letter::<GivenOptions>('B', Value("host[%dev]"), &["  -B, --bind <host>[%<dev>] bind to the interface associated with the address <host>", "                            (optional <dev> equivalent to `--bind-dev <dev>`)"],
@@ -106,6 +105,12 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter::<GivenOptions>('J', Nothing, &["  -J, --json                output in JSON format"],
         "Print one JSON document per test instead of text.",
         |t, _| { t.common.json = true; Ok(()) }).with_long("json"),
+    stock_long("json-stream", Nothing, &["  --json-stream             output in line-delimited JSON format"],
+        "Print one JSON object per line and event: start, interval, error, end.",
+        |t, _| { t.common.json_stream = true; Ok(()) }),
+    stock_long("json-stream-full-output", Nothing, &["  --json-stream-full-output output in JSON format with JSON streams enabled"],
+        "As --json-stream, and the document of -J at the end.",
+        |t, _| { (t.common.json_stream, t.common.json_stream_full_output) = (true, true); Ok(()) }),
     stock_long("logfile", Value("file"), &["  --logfile f               send output to a log file"],
         "Append all output to this file.",
         |t, v| { t.common.log_file = Some(v.into()); Ok(()) }),
@@ -121,7 +126,11 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("snd-timeout", Value("ms"), &["  --snd-timeout #           timeout for unacknowledged TCP data", "                            (in ms, default is system settings)"],
         "Milliseconds that sent data may remain unacknowledged: TCP_USER_TIMEOUT.",
         |t, v| { t.common.send_timeout_ms = Some(parse_integer(v, "ms", 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
-    stock_letter::<GivenOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
+    stock_long("cntl-ka", OptionalAttached("idle/interval/count"), &["  --cntl-ka[=#/#/#]         use control connection TCP keepalive - KEEPIDLE/KEEPINTV/KEEPCNT", "                            each value is optional with system settings default"],
+        "Probe a silent control connection after idle seconds, then every interval seconds, count times. Without this option, or without numbers, 15/5/3.",
+        apply_keep_alive),
+    stock_letter::<GivenOptions>('m', Nothing, &["  -m, --mptcp               use MPTCP rather than plain TCP"], "Multipath TCP instead of TCP. No effect on a server, which accepts both.", apply_multipath).with_long("mptcp"),
+    stock_letter::<GivenOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
         "Print sent and received parameters and results, and socket settings. With JSON output, print them on standard error.",
         |t, _| { t.common.debug = true; Ok(()) }),
     stock_long("debug", OptionalAttached("level"), &[], "As -d. Levels 1 to 4 have the same effect.",
@@ -147,6 +156,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("idle-timeout", Value("seconds"), &["  --idle-timeout #          restart idle server after # seconds in case it", "                            got stuck (default - no timeout)"],
         "With -1, exit if no test starts within this time. Without -1, no effect: linerate's server needs no restarts.",
         apply_idle_timeout),
+    stock_long("server-max-duration", Value("seconds"), &["  --server-max-duration #   max time, in seconds, that an iperf test can run against the server"],
+        "Refuse tests that are longer or have no end.",
+        |t, v| { let max = parse_integer(v, "s", 1..=MAX_TIME_SECONDS.into(), "test duration valid values are 0 to 86400 seconds")?; t.set_server(|s| s.max_test_seconds = Some(max as u32)) }),
     stock_long("rsa-private-key-path", Value("file"), &["  --rsa-private-key-path    path to the RSA private key used to decrypt", "                            authentication credentials"],
         "The RSA key, in PEM, of a server that serves known users only.",
         |t, v| t.set_server(|s| s.private_key = Some(v.into()))),
@@ -156,6 +168,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("time-skew-threshold", Value("seconds"), &["  --time-skew-threshold     time skew threshold (in seconds) between the server", "                            and client during the authentication process"],
         "The maximum difference between the clocks of server and client at a login. Default 10.",
         |t, v| { let skew = parse_integer(v, "s", 1..=86_400, "skew threshold must be a positive number")?; t.set_server(|s| s.max_clock_skew = Duration::from_secs(skew)) }),
+    stock_long("use-pkcs1-padding", Nothing, &["  --use-pkcs1-padding       use pkcs1 padding at your own risk"],
+        "Send or accept logins with the padding of iperf3 3.16 and earlier.",
+        |t, _| { t.client.pkcs1_padding = true; t.server.pkcs1_padding = true; Ok(()) }),
     stock_letter::<GivenOptions>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
         "Run as a client of the server on this host.",
         apply_client).with_long("client"),
@@ -177,30 +192,30 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter::<GivenOptions>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
         "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule is fixed: linerate catches up after a delay. A number after a slash is the number of blocks per burst. Default 1048576 for UDP, and no limit for others.",
         apply_bitrate).with_long("bitrate"),
-    stock_long("pacing-timer", Value("us"), &["  --pacing-timer #[KMG]     set the timing for pacing, in microseconds (default 1000)"],
+    stock_long("pacing-timer", Value("us"), &["  --pacing-timer #[KMG]     set the Server timing for pacing, in microseconds (default 1000)", "                            (deprecated - for servers using older versions backward compatibility)"],
         "Sent to the server. linerate times each block or burst without this timer. Default 1000.",
-        |t, v| { let us = parse_pacing_timer(v)?; t.set_client(|c| c.parameters.pacing_timer = us) }),
+        |t, v| { let us = parse_pacing_timer(t.common.version, v)?; t.set_client(|c| c.parameters.pacing_timer = us) }),
     stock_long("fq-rate", Value("rate"), &["  --fq-rate #[KMG]          enable fair-queuing based socket pacing in", "                            bits/sec (Linux only)"],
         "Let the kernel pace each stream to this rate: SO_MAX_PACING_RATE.",
-        |t, v| { let bits = parse_rate(v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
+        |t, v| { let bits = parse_rate(t.common.version, v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
     stock_letter::<GivenOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
         "Duration of the test after the omitted time; 0 for no end. Default 10.",
-        |t, v| { let time = parse_integer(v, "s", 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.has_time = true; t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
-    stock_letter::<GivenOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
+        |t, v| { let time = parse_integer(v, "s", 0..=MAX_TIME_SECONDS.into(), "test duration valid values are 0 to 86400 seconds")?; t.has_time = true; t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
+    stock_letter::<GivenOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    transmit until the end of the interval when the client sent or received", "                            (per direction) at least this number of bytes (instead of -t or -k)"],
         "End when all streams of one direction together have moved these bytes, in whole blocks, after the omitted time.",
-        |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
-    stock_letter::<GivenOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
+        |t, v| { let bytes = parse_size(t.common.version, v, 1 << 62, "too many bytes")?; t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
+    stock_letter::<GivenOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   transmit until the end of the interval when the client sent or received", "                            (per direction) at least this number of blocks (instead of -t or -n)"],
         "End when all streams of one direction together have moved these blocks after the omitted time.",
-        |t, v| { let blocks = parse_size(v, 1 << 62, "too many blocks")?; t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
+        |t, v| { let blocks = parse_size(t.common.version, v, 1 << 62, "too many blocks")?; t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
     stock_letter::<GivenOptions>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
         "Bytes per block or datagram. Default 128K for TCP, the segment size of the control connection for UDP, 64K for SCTP.",
-        |t, v| { let bytes = parse_size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
+        |t, v| { let bytes = parse_size(t.common.version, v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
     stock_long("cport", Value("port"), &["  --cport         <port>    bind to a specific client port (TCP and UDP, default: ephemeral port)"],
         "The local port of the first stream; further streams have the ports after it.",
         |t, v| { let port = parse_integer(v, "", 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.set_client(|c| c.local_port = Some(port as u16)) }),
     stock_letter::<GivenOptions>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
         "Streams per direction. Default 1.",
-        |t, v| { let streams = parse_integer(v, "", 1..=MAX_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
+        |t, v| { let streams = parse_integer(v, "", 1..=MAX_STREAMS.into(), "invalid number of parallel streams (min = 1, max = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
     stock_letter::<GivenOptions>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
         "The server sends.",
         |t, _| { t.reverse = true; t.set_client(|c| c.parameters.direction = Direction::Reverse) }).with_long("reverse"),
@@ -209,13 +224,13 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, _| { t.bidirectional = true; t.set_client(|c| c.parameters.direction = Direction::Both) }),
     stock_letter::<GivenOptions>('w', Value("bytes"), &["  -w, --window    #[KMG]    set send/receive socket buffer sizes", "                            (indirectly sets TCP window size)"],
         "The socket buffers at both ends.",
-        |t, v| { let bytes = parse_size(v, MAX_WINDOW_BYTES.into(), "socket buffer size too large (maximum = 536870912 bytes)")?; t.set_client(|c| c.parameters.window = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("window"),
+        |t, v| { let bytes = parse_size(t.common.version, v, MAX_WINDOW_BYTES.into(), "socket buffer size too large (maximum = 536870912 bytes)")?; t.set_client(|c| c.parameters.window = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("window"),
     stock_letter::<GivenOptions>('C', Value("algorithm"), &["  -C, --congestion <algo>   set TCP congestion control algorithm (Linux and FreeBSD only)"],
         "The congestion control algorithm at both ends.",
         |t, v| t.set_client(|c| c.parameters.congestion = Some(v.to_owned()))).with_long("congestion"),
     stock_letter::<GivenOptions>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
         "The maximum segment size.",
-        |t, v| { let bytes = parse_integer(v, "", 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
+        |t, v| { let max = t.common.version.layout().max_segment_bytes; let bytes = parse_integer(v, "", 0..=max.into(), "TCP MSS too large (maximum = 32767 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
     stock_letter::<GivenOptions>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
         "Send small blocks at once: TCP_NODELAY.",
         |t, _| t.set_client(|c| c.parameters.no_delay = true)).with_long("no-delay"),
@@ -228,7 +243,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter::<GivenOptions>('S', Value("octet"), &["  -S, --tos N               set the IP type of service, 0-255.", "                            The usual prefixes for octal and hex can be used,", "                            i.e. 52, 064 and 0x34 all specify the same value."],
         "The type of service: decimal, octal with 0, hexadecimal with 0x. Default 0.",
         |t, v| { let tos = parse_type_of_service(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }).with_long("tos"),
-    stock_long("dscp", Value("point"), &["  --dscp N or --dscp val    set the IP dscp value, either 0-63 or symbolic.", "                            Numeric values can be specified in decimal,", "                            octal and hex (see --tos above)."],
+    stock_long("dscp", Value("point"), &["  --dscp N or --dscp val    set the IP dscp value, either 0-63 or symbolic (one of: af11-13, af21-23,", "                            af31-33, af41-43, cs1-7, ef, va, lowdelay, throughput, reliability).", "                            Numeric values can be decimal, octal and hex (see --tos above)."],
         "The type of service as a code point: a number up to 63, or a name such as af41, cs5 or ef.",
         |t, v| { let tos = parse_code_point(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }),
     stock_letter::<GivenOptions>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
@@ -237,9 +252,12 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter::<GivenOptions>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
         "Send from a file by sendfile(2). No effect with UDP.",
         |t, _| t.set_client(|c| c.parameters.zero_copy = true)).with_long("zerocopy"),
+    stock_long("skip-rx-copy", Nothing, &["  --skip-rx-copy            ignore received messages using MSG_TRUNC option"],
+        "Receive without copying the data: MSG_TRUNC.",
+        |t, _| t.set_client(|c| c.parameters.skip_copy = true)),
     stock_letter::<GivenOptions>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
         "Run the test for this time first, and exclude that time from all figures. Default 0.",
-        |t, v| { let omit = parse_integer(v, "s", 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
+        |t, v| { let omit = parse_integer(v, "s", 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit (maximum = 600 seconds)")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
     stock_letter::<GivenOptions>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
         "Begin every line of the client's output with this text.",
         |t, v| t.set_client(|c| c.parameters.title = Some(v.to_owned()))).with_long("title"),
@@ -252,6 +270,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("udp-counters-64bit", Nothing, &["  --udp-counters-64bit      use 64-bit counters in UDP test packets"],
         "Number datagrams with 64 bits instead of 32.",
         |t, _| t.set_client(|c| c.parameters.udp_counters_64bit = true)),
+    stock_long("gsro", Nothing, &["  --gsro                    enable UDP GSO/GRO on both client and server (client-only option)"],
+        "Send and receive many datagrams per call: UDP_SEGMENT and UDP_GRO.",
+        |t, _| t.set_client(|c| c.parameters.offload = true)),
     stock_long("repeating-payload", Nothing, &["  --repeating-payload       use repeating pattern in payload, instead of", "                            randomized payload (like in iperf2)"],
         "Send the digits 0 to 9 over and over instead of random bytes.",
         |t, _| t.set_client(|c| c.parameters.repeating_payload = true)),
@@ -270,29 +291,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         t.notices.push("warning: --no-fq-socket-pacing is deprecated".to_owned());
         t.set_client(|c| c.parameters.fq_rate = None)
     }),
-    linerate_long("json-stream", Nothing, "print one JSON object per event", "",
-        "Print one JSON object per line and event: start, interval, error, end.",
-        |t, _| { t.common.json_stream = true; Ok(()) }),
-    linerate_long("json-stream-full-output", Nothing, "as --json-stream, then the complete document", "",
-        "As --json-stream, and the document of -J at the end.",
-        |t, _| { (t.common.json_stream, t.common.json_stream_full_output) = (true, true); Ok(()) }),
-    linerate_long("cntl-ka", OptionalAttached("idle/interval/count"), "probe the control connection", "",
-        "Probe a silent control connection after idle seconds, then every interval seconds, count times. Without this option, or without numbers, 15/5/3.",
-        apply_keep_alive),
-    linerate_option(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP. No effect on a server, which accepts both.", apply_multipath),
     linerate_long("multipath", Nothing, "as -m", "", "As -m.", apply_multipath),
-    linerate_long("skip-rx-copy", Nothing, "receive without copying", "",
-        "Receive without copying the data: MSG_TRUNC.",
-        |t, _| t.set_client(|c| c.parameters.skip_copy = true)),
-    linerate_long("gsro", Nothing, "use UDP segmentation and receive offload", "",
-        "Send and receive many datagrams per call: UDP_SEGMENT and UDP_GRO.",
-        |t, _| t.set_client(|c| c.parameters.offload = true)),
-    linerate_long("server-max-duration", Value("seconds"), "the longest test", "",
-        "Refuse tests that are longer or have no end.",
-        |t, v| { let max = parse_integer(v, "s", 1..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.set_server(|s| s.max_test_seconds = Some(max as u32)) }),
-    linerate_long("use-pkcs1-padding", Nothing, "use the login padding of iperf3 3.16", "",
-        "Send or accept logins with the padding of iperf3 3.16 and earlier.",
-        |t, _| { t.client.pkcs1_padding = true; t.server.pkcs1_padding = true; Ok(()) }),
+    linerate_long("stock-version", Value("version"), "print as this version of iperf3", "3.22",
+        "Print the texts and documents of this version of iperf3: 3.12, 3.18 or 3.22. The environment variable LINERATE_STOCK_VERSION also selects versions, such as 'iperf3=3.12,iperf=2.1.8'. Default {default}.",
+        |t, v| { t.common.version = Version::from_name(v).or_else(refuse)?; Ok(()) }),
     linerate_long("max-tests", Value("n"), "tests at a time", "1024",
         "Serve N tests at a time, and refuse others. Default {default}.",
         |t, v| { let tests = parse_integer(v, "", 1..=65_535, "number of tests is out of range")?; t.set_server(|s| s.max_tests = tests as u32) }),
@@ -316,9 +318,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
 pub(super) const BLOCK_TOO_LARGE: &str = "block size too large (maximum = 1048576 bytes)";
 
 fn apply_format(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
-    let mut letters = value.chars();
-    let scale = letters.next().and_then(Scale::from_letter);
-    if scale.is_none() || letters.next().is_some() {
+    // Only the first letter counts: `Mbits` is `M`.
+    let scale = value.chars().next().and_then(Scale::from_letter);
+    if scale.is_none() {
         return Err(parameter_error(
             "bad format specifier (valid formats are in the set [kmgtKMGT])",
         ));
@@ -367,7 +369,7 @@ fn apply_rate_limit(given: &mut GivenOptions, value: &str) -> Result<(), EarlyEx
         "averaging interval of the bit rate limit is out of range (min = 0.1, max = 60 seconds)";
     let (bits, window) = value.split_once('/').unwrap_or((value, "5"));
     let (bits, averaged_over) = (
-        parse_rate(bits)?,
+        parse_rate(given.common.version, bits)?,
         parse_seconds(window, 0.1..=60.0, RANGE_ERROR)?,
     );
     given.set_server(|server| {
@@ -413,7 +415,7 @@ fn apply_bitrate(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit>
         }
         None => (value, None),
     };
-    let bits = parse_rate(bits)?;
+    let bits = parse_rate(given.common.version, bits)?;
     given.has_rate = true;
     given.set_client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
 }

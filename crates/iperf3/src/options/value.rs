@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use getopt::{EarlyExit, refuse};
-use units::iperf::{parse_c_integer, parse_real, parse_scaled};
+use units::iperf::{parse_c_integer, parse_real, parse_scaled, split_scaled};
 use units::{parse_strict_c_integer, split_integer};
 
 use super::parameter_error;
+use crate::Version;
 
 /// Parses a whole number of this unit (`s`, `ms` or none); fails with `range_error` if it is out of
 /// range.
@@ -38,20 +39,41 @@ pub(super) fn parse_integer(
 }
 
 /// Parses a number of bytes or blocks; K means 1024.
-pub(super) fn parse_size(text: &str, max: u64, range_error: &str) -> Result<u64, EarlyExit> {
+pub(super) fn parse_size(
+    version: Version,
+    text: &str,
+    max: u64,
+    range_error: &str,
+) -> Result<u64, EarlyExit> {
+    check_suffix(version, text)?;
     parse_amount(text, |_| 1024.0, "", max, range_error)
 }
 
 /// Parses bits per second; K means 1000.
-pub(super) fn parse_rate(text: &str) -> Result<u64, EarlyExit> {
+pub(super) fn parse_rate(version: Version, text: &str) -> Result<u64, EarlyExit> {
+    check_suffix(version, text)?;
     parse_amount(text, |_| 1000.0, "", 10_u64.pow(15), "rate out of range")
 }
 
 /// Parses the microseconds of `--pacing-timer`; K means 1024.
-pub(super) fn parse_pacing_timer(text: &str) -> Result<u32, EarlyExit> {
+pub(super) fn parse_pacing_timer(version: Version, text: &str) -> Result<u32, EarlyExit> {
     const RANGE_ERROR: &str = "pacing timer is out of range";
+    check_suffix(version, text)?;
     let micros = parse_amount(text, |_| 1024.0, "us", u32::MAX.into(), RANGE_ERROR)?;
     Ok(micros as u32)
+}
+
+/// Refuses text that is no number, or that has other text than a suffix after it, as later versions
+/// do.
+fn check_suffix(version: Version, text: &str) -> Result<(), EarlyExit> {
+    let number = split_scaled(text, |_| 1.0);
+    let is_valid = number.is_some_and(|number| number.suffix.is_some() || number.rest.is_empty());
+    if is_valid || !version.layout().checks_suffixes {
+        return Ok(());
+    }
+    Err(parameter_error(&format!(
+        "invalid unit value or suffix: '{text}'"
+    )))
 }
 
 fn parse_amount(
@@ -83,6 +105,7 @@ pub(super) fn parse_seconds(
     }
 }
 
+const BAD_DSCP: &str = "bad DSCP value (numeric: 0-63 inclusive, symbolic: one of [af11-13, af21-23, af31-33, af41-43, cs1-7, ef, va, lowdelay, throughput, reliability])";
 const BAD_TOS: &str = "bad TOS value (must be between 0 and 255 inclusive)";
 
 /// Parses a type of service: decimal, octal with 0, hexadecimal with 0x.
@@ -102,7 +125,7 @@ pub(super) fn parse_code_point(text: &str) -> Result<u8, EarlyExit> {
         name => units::parse_type_of_service(name),
     };
     let type_of_service = by_name.or_else(by_number);
-    type_of_service.ok_or_else(|| parameter_error(BAD_TOS))
+    type_of_service.ok_or_else(|| parameter_error(BAD_DSCP))
 }
 
 #[cfg(test)]

@@ -1,38 +1,85 @@
 //! Formats a test as JSON: the document of `-J` and the events of `--json-stream`.
 
+use std::time::SystemTime;
+
 use model::{PathSample, Sample, Series};
 
 use super::figures::{self, DiskFile, Figures};
 use super::{congestion_names, gmt_date};
+use crate::Version;
 use crate::json::{Json, Object, object};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::{IntervalEnd, Stream};
 use crate::wire::{Direction, Protocol, ServerOutput};
 
-/// Returns the document of a test that failed before its parameters were accepted.
-pub(crate) fn failure_document(error: &str) -> Json {
-    let start = object! {
-        "connected": Vec::<Json>::new(),
-        "version": version(),
-        "system_info": crate::system_info(),
+/// Returns the complete document, with this object `end`. `run` is `None` if the test failed before its
+/// parameters were accepted.
+///
+/// Like stock's, a document with several errors has several members of that name.
+pub(crate) fn document(
+    version: Version,
+    run: Option<&TestRun>,
+    end: Json,
+    errors: &[String],
+) -> Json {
+    let (start, intervals) = match run {
+        Some(run) => (start(run), intervals(run)),
+        None => (start_without_test(version, 0), Vec::new()),
     };
+    let mut document = object! { "start": start, "intervals": intervals, "end": end };
+    document.extend(run.map_or_else(Object::new, texts));
+    let error = |error: &String| ("error".into(), error.as_str().into());
+    document.extend(errors.iter().map(error));
+    Json::from(document)
+}
+
+/// Returns the document of a test that a server refuses, of this rate in bits per second; 0 if none is
+/// known.
+pub(crate) fn refusal(version: Version, rate: u64, error: &str) -> Json {
     Json::from(object! {
-        "start": start,
+        "start": start_without_test(version, rate),
         "intervals": Vec::<Json>::new(),
         "end": Object::new(),
         "error": error,
     })
 }
 
-/// Returns the complete document.
-pub(crate) fn document(run: &TestRun) -> Json {
-    let mut document = object! {
-        "start": start(run),
-        "intervals": intervals(run),
-        "end": end(run),
+fn start_without_test(version: Version, rate: u64) -> Json {
+    let mut start = object! {
+        "connected": Vec::<Json>::new(),
+        "version": version_text(version),
+        "system_info": crate::system_info(),
     };
+    if rate > 0 {
+        start.push(("target_bitrate".into(), rate.into()));
+    }
+    start.into()
+}
+
+/// Returns the object `end` of a client's test that a signal ended before its streams were open.
+pub(crate) fn end_without_streams(sends: bool) -> Json {
+    let sum = || span(&Figures::default());
+    let mut sent = sum();
+    if sends {
+        sent.extend(object! { "retransmits": 0 });
+    }
+    sent.extend(object! { "sender": sends });
+    let mut received = sum();
+    received.extend(object! { "sender": sends });
+    let end = object! {
+        "streams": Vec::<Json>::new(),
+        "sum_sent": sent,
+        "sum_received": received,
+        "cpu_utilization_percent": cpu_percents([0.0; 3], [0.0; 3]),
+    };
+    end.into()
+}
+
+/// Returns the members with the texts of the client and the server.
+fn texts(run: &TestRun) -> Object {
+    let mut members = Object::new();
     let mut add = |key: &'static str, value: Option<Json>| {
-        document.extend(value.map(|value| (key.into(), value)));
+        members.extend(value.map(|value| (key.into(), value)));
     };
     let text = |text: &Option<String>| text.clone().map(Json::from);
     add("title", text(&run.parameters.title));
@@ -50,12 +97,11 @@ pub(crate) fn document(run: &TestRun) -> Json {
         }
         _ => {}
     }
-    add("error", text(&run.error));
-    Json::from(document)
+    members
 }
 
-fn version() -> String {
-    format!("iperf {}", crate::VERSION)
+fn version_text(version: Version) -> String {
+    format!("iperf {}", version.name())
 }
 
 /// Returns the object `start`.
@@ -76,7 +122,7 @@ pub(crate) fn start(run: &TestRun) -> Json {
     });
     let mut start = object! {
         "connected": connected.collect::<Vec<_>>(),
-        "version": version(),
+        "version": version_text(run.version),
         "system_info": crate::system_info(),
     };
     let buffers = object! {
@@ -93,8 +139,13 @@ pub(crate) fn start(run: &TestRun) -> Json {
             start.extend(buffers.clone());
         }
     }
-    let time =
-        object! { "time": gmt_date(run.started), "timesecs": crate::unix_seconds(run.started) };
+    let since_epoch = run.started.duration_since(SystemTime::UNIX_EPOCH);
+    let since_epoch = since_epoch.unwrap_or_default();
+    let time = object! {
+        "time": gmt_date(run.started),
+        "timesecs": since_epoch.as_secs(),
+        "timemillisecs": since_epoch.as_millis() as u64,
+    };
     start.push(("timestamp".into(), time.into()));
     let (host, port) = &run.peer;
     let peer = object! { "host": host.as_str(), "port": *port };
@@ -113,11 +164,15 @@ pub(crate) fn start(run: &TestRun) -> Json {
         start.push((name.into(), bytes.into()));
     }
     start.push(("target_bitrate".into(), parameters.rate.into()));
-    if let Some(rate) = parameters.fq_rate {
-        start.push(("fq_rate".into(), rate.into()));
+    start.push(("fq_rate".into(), parameters.fq_rate.unwrap_or(0).into()));
+    if run.streams.is_empty() {
+        return run.version.restrict("start", start.into());
     }
     if !(run.is_server && is_tcp) {
         start.extend(buffers);
+    }
+    if !run.has_started {
+        return run.version.restrict("start", start.into());
     }
     let test_start = object! {
         "protocol": parameters.protocol.name(),
@@ -130,9 +185,14 @@ pub(crate) fn start(run: &TestRun) -> Json {
         "reverse": i32::from(parameters.direction == Direction::Reverse),
         "tos": parameters.type_of_service.unwrap_or(0),
         "target_bitrate": parameters.rate,
+        "bidir": i32::from(parameters.direction == Direction::Both),
+        "fqrate": parameters.fq_rate.unwrap_or(0),
+        "interval": run.interval.unwrap_or_default().as_secs_f64(),
+        "gso": i32::from(parameters.offload),
+        "gro": i32::from(parameters.offload),
     };
     start.push(("test_start".into(), test_start.into()));
-    start.into()
+    run.version.restrict("start", start.into())
 }
 
 fn intervals(run: &TestRun) -> Vec<Json> {
@@ -226,7 +286,7 @@ fn interval_at(
             json.push((name.into(), members.into()));
         }
     }
-    json.into()
+    run.version.restrict("interval", json.into())
 }
 
 fn interval_members(run: &TestRun, sends: bool, figures: &Figures, is_omitted: bool) -> Object {
@@ -247,6 +307,7 @@ fn interval_members(run: &TestRun, sends: bool, figures: &Figures, is_omitted: b
                     "rtt": microseconds(path.smoothed_rtt),
                     "rttvar": microseconds(path.rtt_deviation),
                     "pmtu": path.path_mtu_bytes.unwrap_or(0),
+                    "reorder": path.reorder_events.unwrap_or(0),
                 });
             }
         }
@@ -293,15 +354,7 @@ pub(crate) fn end(run: &TestRun) -> Json {
     }
     let zeros = [0.0; 3];
     let remote = run.results.as_ref().map_or(zeros, |results| results.cpu);
-    let ([total, user, system], [remote_total, remote_user, remote_system]) = (run.cpu, remote);
-    let cpu = object! {
-        "host_total": total,
-        "host_user": user,
-        "host_system": system,
-        "remote_total": remote_total,
-        "remote_user": remote_user,
-        "remote_system": remote_system,
-    };
+    let cpu = cpu_percents(run.cpu, remote);
     json.push(("cpu_utilization_percent".into(), cpu.into()));
     let sends = run.streams.iter().any(|stream| stream.sends);
     for ((_, name), key) in congestion_names(run, sends)
@@ -315,7 +368,20 @@ pub(crate) fn end(run: &TestRun) -> Json {
     if run.overlapping_tests > 0 {
         json.push(("overlapping_tests".into(), run.overlapping_tests.into()));
     }
-    json.into()
+    run.version.restrict("end", json.into())
+}
+
+/// Returns the object `cpu_utilization_percent` from total, user and system time of both ends.
+fn cpu_percents([total, user, system]: [f64; 3], remote: [f64; 3]) -> Object {
+    let [remote_total, remote_user, remote_system] = remote;
+    object! {
+        "host_total": total,
+        "host_user": user,
+        "host_system": system,
+        "remote_total": remote_total,
+        "remote_user": remote_user,
+        "remote_system": remote_system,
+    }
 }
 
 /// Returns the sums of one direction. As with stock, values that a server lacks are 0.
@@ -398,6 +464,7 @@ fn stream_end(run: &TestRun, stream: &StreamRun) -> Json {
     let mut by_sender = socket(&sent);
     if let Some(retransmits) = sent.retransmits {
         by_sender.push(("retransmits".into(), retransmits.into()));
+        by_sender.push(("reorder".into(), reorder_events(stream).into()));
         by_sender.extend(path_extremes(stream, run.omit_end_index));
     }
     by_sender.push(("sender".into(), stream.sends.into()));
@@ -418,6 +485,15 @@ fn stream_end(run: &TestRun, stream: &StreamRun) -> Json {
     json.push(("receiver".into(), by_receiver.into()));
     json.extend(round_trips(stream));
     json.into()
+}
+
+/// Returns the reordering events that this end's TCP saw; 0 if it does not send.
+fn reorder_events(stream: &StreamRun) -> u32 {
+    let path = stream.samples().last().and_then(|sample| sample.path);
+    let events = path
+        .filter(|_| stream.sends)
+        .and_then(|path| path.reorder_events);
+    events.unwrap_or(0)
 }
 
 /// Returns the extremes of the sender's TCP state over all intervals.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use units::iperf::{Scale, format_general};
 
 use super::figures::{self, DiskFile, Figures};
+use crate::Version;
 use crate::result::{StreamRun, TestRun};
 use crate::streams::IntervalEnd;
 use crate::wire::{Direction, Protocol};
@@ -12,11 +13,16 @@ use crate::wire::{Direction, Protocol};
 /// The options that affect the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
+    /// `--stock-version`.
+    pub(crate) version: Version,
     /// `-f`.
     pub(crate) format: Option<Scale>,
     /// `-V`.
     pub(crate) verbose: bool,
 }
+
+/// The blanks after the retransmissions in the summary line of all senders.
+const SUM_PADDING: &str = "             ";
 
 const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
@@ -27,8 +33,8 @@ pub(crate) fn banner(port: u32, number: u64) -> String {
 }
 
 /// Returns the version lines of `-V`.
-pub(crate) fn version() -> String {
-    format!("iperf {}\n{}\n", crate::VERSION, crate::system_info())
+pub(crate) fn version(version: Version) -> String {
+    format!("iperf {}\n{}\n", version.name(), crate::system_info())
 }
 
 /// Returns the lines about the control connection.
@@ -364,7 +370,11 @@ fn push_summary_line(
     let _ = match (run.is_udp(), figures.retransmits) {
         (true, _) => writeln!(text, "{head}  {}  {word}", loss_text(figures)),
         (false, Some(retransmits)) if is_sender => {
-            writeln!(text, "{head}  {retransmits:3}             {word}")
+            let padding = match id {
+                "SUM" => SUM_PADDING,
+                _ => style.version.layout().sender_padding,
+            };
+            writeln!(text, "{head}  {retransmits:3}{padding}{word}")
         }
         _ => writeln!(text, "{head}                  {word}"),
     };

@@ -5,10 +5,12 @@
 
 use std::ffi::CString;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use server::{ErrorLog, SharedLogLimit};
 
+use crate::Version;
 use crate::options::CommonSettings;
 use crate::output::text;
 use crate::print::{PrintText, prefix_lines};
@@ -23,6 +25,7 @@ pub(crate) struct ServerConsole {
     /// Whether only JSON is printed.
     prints_json: bool,
     verbose: bool,
+    version: Version,
     /// The line about the resources, with `-d`.
     resources: Option<String>,
     has_log_file: bool,
@@ -31,6 +34,8 @@ pub(crate) struct ServerConsole {
     /// Clients must not fill the server's disk.
     error_limit: SharedLogLimit,
     timestamps: Option<CString>,
+    /// Whether a test has reported that a signal ended the server.
+    has_reported_interrupt: AtomicBool,
 }
 
 struct ConsoleState {
@@ -65,6 +70,7 @@ impl ServerConsole {
             port: common.port.into(),
             prints_json: common.prints_json(),
             verbose: common.verbose,
+            version: common.version,
             resources: common
                 .debug
                 .then(|| format!("resources: {}\n", engine::ResourceBudget::process())),
@@ -72,6 +78,7 @@ impl ServerConsole {
             errors: None,
             error_limit: SharedLogLimit::default(),
             timestamps: common.timestamps.clone(),
+            has_reported_interrupt: AtomicBool::new(false),
         }
     }
 
@@ -87,7 +94,7 @@ impl ServerConsole {
     pub(crate) fn print_start(&self) {
         let mut state = self.state();
         if self.verbose && !self.prints_json {
-            state.print(&self.prefix_lines(&text::version()));
+            state.print(&self.prefix_lines(&text::version(self.version)));
         }
         if let Some(resources) = self.resources.as_ref().filter(|_| !self.prints_json) {
             state.print(&self.prefix_lines(resources));
@@ -144,6 +151,16 @@ impl ServerConsole {
         } else {
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
+    }
+
+    /// Records that a test reports the signal that ends the server.
+    pub(crate) fn set_interrupt_reported(&self) {
+        self.has_reported_interrupt.store(true, Relaxed);
+    }
+
+    /// Returns whether a test has reported the signal that ended the server.
+    pub(crate) fn has_reported_interrupt(&self) -> bool {
+        self.has_reported_interrupt.load(Relaxed)
     }
 
     fn prefix_lines(&self, text: &str) -> String {

@@ -20,6 +20,7 @@ use sys::resolve::{AddressFamily, resolve};
 
 use crate::login::LoginVerifier;
 use crate::options::{CommonSettings, ServerSettings};
+use crate::print::{OutputTarget, Printer};
 use crate::wire::error::{self, Fault};
 use crate::wire::{ControlState, Cookie, greeting_cookie, is_greeting};
 use console::ServerConsole;
@@ -82,10 +83,33 @@ pub fn run(
     let console = Arc::new(ServerConsole::new(common, out));
     console.print_start();
     let service = Service::new(server_config(settings), stop.child());
-    let dialect = Iperf3Dialect::new(common, settings, login_verifier, console, &service);
+    let dialect = Iperf3Dialect::new(
+        common,
+        settings,
+        login_verifier,
+        Arc::clone(&console),
+        &service,
+    );
     dialect.arm_idle_deadline();
     Server::with_service(dialect, &service).run(listeners);
+    if sys::signal::last_signal().is_some() && !console.has_reported_interrupt() {
+        report_interrupt(common, &console);
+    }
     Ok(())
+}
+
+/// Prints that a signal ended a server without a test.
+fn report_interrupt(common: &CommonSettings, console: &ServerConsole) {
+    let fault = Fault::from_code(error::SERVER_TERMINATED);
+    let text = fault.interrupt_text(common.version);
+    if common.prints_json() {
+        let mut output = console.begin_test();
+        let target = OutputTarget::ServerConsole(&mut output);
+        Printer::new(common, target, false).print_failure(&text, 0);
+        output.end(false);
+    } else {
+        console.warn(&text);
+    }
 }
 
 /// Creates a server for iperf3 clients within a service of several dialects.
@@ -179,7 +203,9 @@ impl Dialect for Iperf3Dialect {
             io::Error::other(reason)
         })?;
         let mut cookie = Cookie([0; Cookie::LEN]);
-        control.read_exact(&mut cookie.0, deadline)?;
+        if let Err(error) = control.read_exact(&mut cookie.0, deadline) {
+            return self.refuse_cookie(control, error);
+        }
         if self
             .pending
             .deliver_stream(&cookie, control, server.client_number)?
@@ -268,6 +294,20 @@ impl Iperf3Dialect {
             }),
             new_connections: SharedBudget::with_bounds(u64::MAX, MAX_NEW_CONNECTIONS),
         }
+    }
+
+    /// Answers an incomplete cookie as the selected version does.
+    fn refuse_cookie(&self, control: &ControlConnection, error: io::Error) -> io::Result<()> {
+        if !self.common.version.layout().answers_bad_cookies {
+            return Err(error);
+        }
+        let _ = control.write(&Fault::from_code(error::COOKIE).message(), Duration::ZERO);
+        self.log(format_args!(
+            "{}: {}",
+            control.peer(),
+            control::describe_error(&error)
+        ));
+        Ok(())
     }
 
     fn stop(&self) -> &Stop {

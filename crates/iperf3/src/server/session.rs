@@ -1,5 +1,6 @@
 //! A session with one client, from its cookie to its last message.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -77,6 +78,7 @@ pub(super) fn serve(
         dialect,
         control,
         server,
+        requested_rate: Cell::default(),
     };
     let parameters = session.receive_parameters(connection.deadline);
     let admit = |_| dialect.admit_test(control.peer());
@@ -102,7 +104,7 @@ pub(super) fn serve(
                 OutputTarget::ServerConsole(&mut output),
                 false,
             )
-            .print_failure(&fault);
+            .print_failure(&session.failure_text(&fault), session.requested_rate.get());
             output.end(!dialect.settings.one_off && !dialect.stop().is_set());
             return fault.code != error::AUTHORIZATION;
         }
@@ -125,6 +127,8 @@ struct Session<'a> {
     dialect: &'a Iperf3Dialect,
     control: &'a ControlConnection,
     server: ServerContext<'a>,
+    /// The rate that the client requests, in bits per second; 0 for none.
+    requested_rate: Cell<u64>,
 }
 
 impl Session<'_> {
@@ -156,6 +160,7 @@ impl Session<'_> {
         }
         let text = text?;
         let mut parameters = Parameters::decode(&text)?;
+        self.requested_rate.set(parameters.rate);
         let block = parameters.block_size();
         parameters.block_bytes.get_or_insert(block);
         check_limits(&self.dialect.settings, &parameters)?;
@@ -220,30 +225,36 @@ impl Session<'_> {
 
     /// Prints an error, and sends it to the client unless the client or the connection caused it.
     fn report_failure(&self, fault: &Fault) {
+        let version = self.dialect.common.version;
         match fault.code {
             error::CLIENT_TERMINATED
             | error::CONTROL_CLOSED
             | error::CONTROL_READ
             | error::CONTROL_WRITE => {}
+            error::AUTHORIZATION if !version.layout().answers_failed_logins => {}
             error::SERVER_TERMINATED => {
+                self.dialect.console.set_interrupt_reported();
                 let _ = self.channel().send_state(ControlState::ServerTerminate);
             }
             _ => {
-                let mut message = vec![ControlState::ServerError.byte()];
-                message.extend(fault.bytes());
-                let _ = self.channel().send_bytes(&message);
+                let _ = self.channel().send_bytes(&fault.message());
             }
         }
         if self.dialect.common.prints_json() {
             return;
         }
-        let line = match fault.code {
-            error::CLIENT_TERMINATED => fault.to_string(),
+        self.dialect.console.warn(&self.failure_text(fault));
+    }
+
+    /// Returns a failed test's error as the server prints it.
+    fn failure_text(&self, fault: &Fault) -> String {
+        let version = self.dialect.common.version;
+        match fault.code {
+            error::CLIENT_TERMINATED => fault.text(version),
             error::CONTROL_CLOSED => "the client has unexpectedly closed the connection".to_owned(),
-            error::SERVER_TERMINATED => format!("interrupt - {fault}"),
-            _ => format!("error - {fault}"),
-        };
-        self.dialect.console.warn(&line);
+            error::SERVER_TERMINATED => fault.interrupt_text(version),
+            _ => format!("error - {}", fault.text(version)),
+        }
     }
 
     /// Opens the streams, runs them, and exchanges results.
@@ -261,15 +272,11 @@ impl Session<'_> {
         let result = self.measure(run, &mut printer, running_test);
         let result = result.map_err(|fault| fault.or_terminated(error::SERVER_TERMINATED));
         if let Err(fault) = &result {
-            run.error = Some(format!("error - {fault}"));
-            if matches!(
-                fault.code,
-                error::CLIENT_TERMINATED | error::SERVER_TERMINATED
-            ) || common.prints_json()
-            {
-                printer.finished(run);
-            }
+            run.error = Some(self.failure_text(fault));
+            let terminations = [error::CLIENT_TERMINATED, error::SERVER_TERMINATED];
+            run.is_interrupted = terminations.contains(&fault.code);
         }
+        printer.print_server_end(run);
         result
     }
 
@@ -289,6 +296,7 @@ impl Session<'_> {
         for stream in &streams {
             running_test.add_counters(&stream.counters);
         }
+        run.has_started = true;
         printer.started(run);
         self.channel().send_bytes(&[
             ControlState::TestStart.byte(),
@@ -392,6 +400,7 @@ impl Session<'_> {
         } else {
             self.accept_streams(count, cookie)?
         };
+        let version = common.version;
         let mut streams = Vec::new();
         for (index, socket) in (0..).zip(sockets) {
             let plan = plan::flow(parameters, index >= receiving_count, &local_settings);
@@ -400,12 +409,7 @@ impl Session<'_> {
             let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
             streams.push(Stream {
                 number: stream_number(index as usize),
-                // Stock prints its file descriptors here.
-                label: match index {
-                    0 => 5,
-                    _ if is_udp => 5 + index as i32,
-                    _ => 6 + 2 * index as i32,
-                },
+                label: version.stream_label(true, parameters.protocol, index as usize),
                 sends: index >= receiving_count,
                 local: Address::local(&data.socket).map_err(fault)?,
                 peer: Address::peer(&data.socket).map_err(fault)?,

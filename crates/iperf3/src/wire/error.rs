@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::ControlState;
+use crate::Version;
+
 /// An iperf3 error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -11,6 +14,8 @@ pub struct Fault {
     pub errno: i32,
     /// A reason that replaces the text of `errno`, for example from getaddrinfo(3).
     pub reason: Option<String>,
+    /// Whether the server reported it.
+    pub is_of_server: bool,
 }
 
 impl Fault {
@@ -20,6 +25,7 @@ impl Fault {
             code,
             errno: 0,
             reason: None,
+            is_of_server: false,
         }
     }
 
@@ -28,9 +34,9 @@ impl Fault {
         let errno = error.raw_os_error().unwrap_or(0);
         let reason = (errno == 0).then(|| control::describe_error(error));
         Self {
-            code,
             errno,
             reason,
+            ..Self::from_code(code)
         }
     }
 
@@ -46,10 +52,16 @@ impl Fault {
     /// Creates an error with linerate's reason.
     pub fn with_reason(code: i32, reason: impl Into<String>) -> Self {
         Self {
-            code,
-            errno: 0,
             reason: Some(reason.into()),
+            ..Self::from_code(code)
         }
+    }
+
+    /// Returns the message SERVER_ERROR.
+    pub fn message(&self) -> Vec<u8> {
+        let mut message = vec![ControlState::ServerError.byte()];
+        message.extend(self.bytes());
+        message
     }
 
     /// Returns the two numbers that follow SERVER_ERROR.
@@ -71,9 +83,9 @@ impl Fault {
             return Self::with_reason(CONTROL_READ, reason);
         };
         Self {
-            code,
             errno: word(4).unwrap_or(0),
-            reason: None,
+            is_of_server: true,
+            ..Self::from_code(code)
         }
     }
 }
@@ -86,12 +98,12 @@ macro_rules! errors {
     };
 }
 errors! {
-    DURATION = 5 "test duration too long (maximum = 86400 seconds)" false
-    STREAMS = 6 "number of parallel streams too large (maximum = 128)" false
+    DURATION = 5 "test duration valid values are 0 to 86400 seconds" false
+    STREAMS = 6 "invalid number of parallel streams (min = 1, max = 128)" false
     BLOCK_SIZE = 7 "block size too large (maximum = 1048576 bytes)" false
     BUFFER_SIZE = 8 "socket buffer size too large (maximum = 536870912 bytes)" false
-    MSS = 10 "TCP MSS too large (maximum = 9216 bytes)" false
-    OMIT = 12 "bogus value for --omit" false
+    MSS = 10 "TCP MSS too large (maximum = 32767 bytes)" false
+    OMIT = 12 "bogus value for --omit (maximum = 600 seconds)" false
     FILE = 14 "unable to open -F file" true
     BURST = 15 "invalid burst count (maximum = 1000)" false
     UDP_BLOCK_SIZE = 20 "block size invalid (minimum = 16 bytes, maximum = 65507 bytes)" false
@@ -100,7 +112,8 @@ errors! {
     AFFINITY = 36 "unable to set CPU affinity" true
     SERVER_DURATION = 37 "client's requested duration exceeds the server's maximum permitted limit" false
     LISTEN = 102 "unable to start listener for connections" true
-    CONNECT = 103 "unable to connect to server" true
+    CONNECT = 103
+        "unable to connect to server - server may have stopped running or use a different port, firewall issue, etc." true
     ACCEPT = 104 "unable to accept connection from client" true
     SEND_COOKIE = 105 "unable to send cookie to server" true
     COOKIE = 106 "unable to receive cookie at server" true
@@ -149,21 +162,39 @@ errors! {
     TIMER = 300 "unable to create/update timer" true
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Fault {
+    /// Returns the text that a version of stock iperf3 prints.
+    pub fn text(&self, version: Version) -> String {
         let Some((_, text, shows_errno)) = TEXTS.iter().find(|(code, ..)| *code == self.code)
         else {
-            return write!(f, "int_errno={}", self.code);
+            return format!("int_errno={}", self.code);
         };
-        f.write_str(text)?;
+        let text = version.text(text);
         match &self.reason {
-            Some(reason) => write!(f, ": {reason}"),
+            Some(reason) => format!("{text}: {reason}"),
             None if *shows_errno && self.errno > 0 => {
                 let error = std::io::Error::from_raw_os_error(self.errno);
-                write!(f, ": {}", sys::describe(&error))
+                format!("{text}: {}", sys::describe(&error))
             }
-            None => Ok(()),
+            None => text.to_owned(),
         }
+    }
+
+    /// As [`text`](Self::text), for the error of an end that its user's signal ended.
+    pub fn interrupt_text(&self, version: Version) -> String {
+        let text = self.text(version);
+        let signal = sys::signal::last_signal().filter(|_| version.layout().names_signals);
+        let by_signal = signal.map_or_else(String::new, |signal| {
+            format!(" by signal {}({signal})", sys::signal::description(signal))
+        });
+        format!("interrupt - {text}{by_signal}")
+    }
+}
+
+impl fmt::Display for Fault {
+    /// Formats the newest version's text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(Version::default()))
     }
 }
 
@@ -176,14 +207,19 @@ mod tests {
     #[test]
     fn faults_are_encoded_and_have_texts() {
         let refused = Fault {
-            code: CONNECT,
             errno: 111,
-            reason: None,
+            is_of_server: true,
+            ..Fault::from_code(CONNECT)
         };
         assert_eq!(Fault::from_server(&refused.bytes()), refused);
         assert_eq!(
-            refused.to_string(),
+            refused.text(Version::V3_12),
             "unable to connect to server: Connection refused"
+        );
+        assert_eq!(
+            refused.to_string(),
+            "unable to connect to server - server may have stopped running or use a different port, firewall issue, \
+             etc.: Connection refused"
         );
         // A 3.12 server's answer to a failed login.
         let denied = Fault::from_server(&[0, 0, 0, 0x8e]);

@@ -211,6 +211,7 @@ fn dialect_job(
                 ..iperf3::options::ServerSettings::default()
             };
             let common = iperf3::options::CommonSettings {
+                version: getopt::stock_version::StockVersion::from_environment()?,
                 port: bound.port(),
                 bind: bound.bind.clone(),
                 ..iperf3::options::CommonSettings::default()

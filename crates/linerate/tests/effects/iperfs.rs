@@ -122,7 +122,7 @@ const IPERF3_OUTPUT: &[OutputCase] = &[
     ("", "-n 20K --no-fq-socket-pacing", &["iperf Done."], &[]),
     ("", "-n 20K -4", &["connected to 127.0.0.1"], &[]),
     ("", "-n 20K -6", &["connected to ::1"], &["connected to ::1"]),
-    ("", "-n 20K -T some-title", &["some-title:  [  5]"], &["!some-title"]),
+    ("", "-n 20K -T some-title", &["some-title:  [  4]"], &["!some-title"]),
     ("-J", "-n 20K -J --extra-data some-word", &["some-word"], &["some-word"]),
     ("", "-n 20K --get-server-output", &["Server output:", "Accepted connection"], &[]),
     ("", "-k 8 -V --bandwidth 800M", &["Target Bitrate: 800000000"], &[]),

@@ -1,13 +1,10 @@
-//! iperf3 compared with the stock iperf3 of Debian 12, in both roles. Texts and documents must be
+//! iperf3 compared with several versions of stock iperf3, in both roles. Texts and documents must be
 //! equal except for the figures.
 
-use std::collections::BTreeSet;
+use testkit::{Server, StockPeer, TestCase};
 
-use serde_json::Value;
-use testkit::Requirement::Program;
-use testkit::{ProcessOutput, Server, TestCase, test_case_unless};
-
-use super::{CommandBuilder, TIMEOUT, ours, stock};
+use super::compare::{PairOutput, Program, compare_pairs};
+use super::{STOCK_VERSIONS, TIMEOUT};
 
 /// Names and options of clients. The rates are low, so that a busy machine keeps them.
 const CLIENTS: [(&str, &str); 14] = [
@@ -31,32 +28,42 @@ const CLIENTS: [(&str, &str); 14] = [
 ];
 
 pub(super) fn test_cases() -> Vec<TestCase> {
-    let missing = Program("iperf3").missing_reason();
     let mut test_cases = Vec::new();
     for (name, options) in CLIENTS {
         for (format_name, format) in [("text", ""), ("verbose", "-V"), ("json", "-J")] {
-            let compare = move || compare_with_stock(options, format);
-            let name = format!("matrix::{name}::{format_name}");
-            test_cases.push(test_case_unless(missing.clone(), name, compare).allow_many_at_once());
+            for stock in STOCK_VERSIONS {
+                let version = stock.version.replace('.', "_");
+                let name = format!("matrix::{name}::{format_name}::{version}");
+                let compare = move |stock| compare_with_stock(stock, options, format);
+                test_cases.push(stock.test_case(name, compare).allow_many_at_once());
+            }
+        }
+    }
+    for (client, server) in mixed_pairs() {
+        for (name, options) in CLIENTS {
+            let versions = [client.version, server.version].join("_with_");
+            let name = format!("matrix::mixed::{}::{name}", versions.replace('.', "_"));
+            let compare = move |_| compare_mixed_pair(client, server, options);
+            // The newer program may be missing.
+            let is_client_newer = client.release as u8 > server.release as u8;
+            let newer = if is_client_newer { client } else { server };
+            test_cases.push(newer.test_case(name, compare).allow_many_at_once());
         }
     }
     test_cases
 }
 
-/// Results of the two programs of a test.
-struct PairOutput {
-    client: ProcessOutput,
-    server: ProcessOutput,
+/// Returns the clients and servers whose versions differ.
+fn mixed_pairs() -> impl Iterator<Item = (StockPeer, StockPeer)> {
+    let pairs = STOCK_VERSIONS
+        .into_iter()
+        .flat_map(|client| STOCK_VERSIONS.map(|server| (client, server)));
+    pairs.filter(|(client, server)| client != server)
 }
 
-fn run_pair(
-    server: CommandBuilder,
-    client: CommandBuilder,
-    options: &str,
-    format: &str,
-) -> PairOutput {
+fn run_pair(server: Program, client: Program, options: &str, format: &str) -> PairOutput {
     let server_process =
-        Server::try_start_with(|port| server(&format!("-s -1 -i 0.5 -p {port} {format}")));
+        Server::try_start_with(|port| server.command(&format!("-s -1 -i 0.5 -p {port} {format}")));
     let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
     let host = if options.starts_with("-6") {
         "::1"
@@ -64,7 +71,8 @@ fn run_pair(
         "127.0.0.1"
     };
     let line = format!("-c {host} -p {} {options} {format}", server_process.port);
-    let client = testkit::run(client(&line), TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
+    let client =
+        testkit::run(client.command(&line), TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
     PairOutput {
         client,
         server: server_process.wait(TIMEOUT),
@@ -72,95 +80,30 @@ fn run_pair(
 }
 
 /// Compares the output of pairs with linerate in one or both roles with that of a stock pair.
-fn compare_with_stock(options: &str, format: &str) -> Result<(), String> {
+fn compare_with_stock(stock: StockPeer, options: &str, format: &str) -> Result<(), String> {
+    let (stock, ours) = (Program::Stock(stock), Program::Ours(stock.version));
     let control = run_pair(stock, stock, options, format);
-    for (name, pair) in [
-        ("our server", run_pair(ours, stock, options, format)),
-        ("our client", run_pair(stock, ours, options, format)),
-        ("both ours", run_pair(ours, ours, options, format)),
+    for (name, server, client) in [
+        ("our server", ours, stock),
+        ("our client", stock, ours),
+        ("both ours", ours, ours),
     ] {
-        for (role, output, control) in [
-            ("client", &pair.client, &control.client),
-            ("server", &pair.server, &control.server),
-        ] {
-            output.assert_success();
-            let is_same = if format == "-J" {
-                member_paths(&output.stdout) == member_paths(&control.stdout)
-            } else {
-                masked_lines(&output.stdout) == masked_lines(&control.stdout)
-            };
-            if !is_same {
-                return Err(format!(
-                    "{name}, {role}:\n{}\ncontrol:\n{}",
-                    output.stdout, control.stdout
-                ));
-            }
-        }
+        let pair = run_pair(server, client, options, format);
+        compare_pairs(name, &pair, &control, format)?;
     }
     Ok(())
 }
 
-/// Returns the distinct lines of a text without figures and units. On a busy machine the number of
-/// intervals varies.
-fn masked_lines(text: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in text.lines().map(mask_line) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
+/// Compares linerate's output with that of stock, if the other end is stock of another version.
+fn compare_mixed_pair(client: StockPeer, server: StockPeer, options: &str) -> Result<(), String> {
+    let (our_client, our_server) = (Program::Ours(client.version), Program::Ours(server.version));
+    let (client, server) = (Program::Stock(client), Program::Stock(server));
+    for format in ["-V", "-J"] {
+        let control = run_pair(server, client, options, format);
+        let pair = run_pair(our_server, client, options, format);
+        compare_pairs("our server", &pair, &control, format)?;
+        let pair = run_pair(server, our_client, options, format);
+        compare_pairs("our client", &pair, &control, format)?;
     }
-    lines
-}
-
-fn mask_line(line: &str) -> String {
-    // A stock receiver prints the sender's columns if its first interval ends after the test.
-    let line = line.strip_suffix("         Retr  Cwnd").unwrap_or(line);
-    if line.starts_with("Linux ") || line.starts_with("Time: ") || line.contains("Cookie: ") {
-        return line
-            .split(' ')
-            .take(7)
-            .filter(|word| !word.is_empty())
-            .take(1)
-            .collect();
-    }
-    let mut text = String::new();
-    for word in line.split_whitespace() {
-        let has_digits = word.chars().any(|c| c.is_ascii_digit());
-        let is_unit = ["KBytes", "MBytes", "GBytes"].contains(&word);
-        let is_rate = word.ends_with("bits/sec");
-        text += match (has_digits, is_unit, is_rate) {
-            (true, ..) => "#",
-            (_, true, _) => "Bytes",
-            (_, _, true) => "bits/sec",
-            _ => word,
-        };
-        text.push(' ');
-    }
-    text
-}
-
-/// Returns the paths and types of all members of a document, except those that linerate adds.
-fn member_paths(text: &str) -> BTreeSet<String> {
-    let json: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let mut paths = BTreeSet::new();
-    collect_paths(&json, String::new(), &mut paths);
-    paths
-}
-
-fn collect_paths(json: &Value, path: String, paths: &mut BTreeSet<String>) {
-    match json {
-        Value::Object(members) => {
-            for (key, value) in members.iter().filter(|(key, _)| *key != "smoothed_rtt_us") {
-                collect_paths(value, format!("{path}.{key}"), paths);
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                collect_paths(item, format!("{path}[]"), paths);
-            }
-        }
-        Value::String(_) => drop(paths.insert(path + " text")),
-        Value::Number(_) => drop(paths.insert(path + " number")),
-        _ => drop(paths.insert(path + " other")),
-    }
+    Ok(())
 }

@@ -1,53 +1,54 @@
 //! Invalid command lines of iperf 2 and iperf3: linerate prints stock's error and fails.
 
+use std::process::Command;
 use std::time::Duration;
 
-use testkit::{TestCase, run, test_case_unless};
+use testkit::{Release, TestCase, run, test_case_unless};
 
-use super::{
-    CommandBuilder, missing_iperf2_reason, missing_iperf3_reason, our_iperf2, our_iperf3,
-    stock_iperf2, stock_iperf3,
-};
+use super::{missing_iperf2_reason, our_iperf2, our_iperf3, stock_iperf2};
+use crate::iperf3::STOCK_VERSIONS;
 
 /// Timeout of a command that measures nothing.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let case = |name, missing, programs: [CommandBuilder; 2], lines: &'static [&'static str]| {
-        test_case_unless(missing, name, move || {
-            lines
+    let details = test_case_unless(
+        missing_iperf2_reason(),
+        "iperf::errors_name_options_and_values",
+        || {
+            DETAILED_ERRORS
                 .iter()
-                .try_for_each(|line| compare_first_line(programs, line))
+                .try_for_each(|(line, error, details)| check_details(line, error, details))
+        },
+    );
+    let iperf2 = test_case_unless(
+        missing_iperf2_reason(),
+        "iperf::rejects_invalid_options_as_stock",
+        || {
+            let compare =
+                |line: &&str| compare_first_line(line, our_iperf2(line), stock_iperf2(line));
+            INVALID_IPERF2.iter().try_for_each(compare)
+        },
+    );
+    let iperf3 = STOCK_VERSIONS.map(|stock| {
+        let version = stock.version.replace('.', "_");
+        let name = format!("iperf3::rejects_invalid_options_as_stock::{version}");
+        stock.test_case(name, |stock| {
+            let is_newest = stock.release == Release::Unstable;
+            let lines = INVALID_IPERF3.iter();
+            let lines = lines.chain(INVALID_SUFFIXES.iter().filter(|_| is_newest));
+            lines.copied().try_for_each(|line| {
+                let ours = our_iperf3(&format!("--stock-version {} {line}", stock.version));
+                compare_first_line(line, ours, stock.with_args(line))
+            })
         })
-    };
-    vec![
-        test_case_unless(
-            missing_iperf2_reason(),
-            "iperf::errors_name_options_and_values",
-            || {
-                DETAILED_ERRORS
-                    .iter()
-                    .try_for_each(|(line, error, details)| check_details(line, error, details))
-            },
-        ),
-        case(
-            "iperf::rejects_invalid_options_as_stock",
-            missing_iperf2_reason(),
-            [our_iperf2, stock_iperf2],
-            INVALID_IPERF2,
-        ),
-        case(
-            "iperf3::rejects_invalid_options_as_stock",
-            missing_iperf3_reason(),
-            [our_iperf3, stock_iperf3],
-            INVALID_IPERF3,
-        ),
-    ]
+    });
+    [details, iperf2].into_iter().chain(iperf3).collect()
 }
 
 /// Compares the first lines on standard error. Stock's usage may follow.
-fn compare_first_line(programs: [CommandBuilder; 2], line: &str) -> Result<(), String> {
-    let [ours, stock] = programs.map(|command_with| run(command_with(line), TIMEOUT));
+fn compare_first_line(line: &str, ours: Command, stock: Command) -> Result<(), String> {
+    let [ours, stock] = [ours, stock].map(|command| run(command, TIMEOUT));
     let failed = |error: std::io::Error| format!("{line}: {error}");
     let (ours, stock) = (ours.map_err(failed)?, stock.map_err(failed)?);
     let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
@@ -185,4 +186,18 @@ const INVALID_IPERF3: &[&str] = &[
     "-s -R",
     "-s --idle-timeout 0",
     "-s --rsa-private-key-path /nonexistent",
+];
+
+/// Sizes and rates that only the newest version refuses.
+const INVALID_SUFFIXES: &[&str] = &[
+    "-c 127.0.0.1 -n 10x",
+    "-c 127.0.0.1 -n x",
+    "-c 127.0.0.1 -k 10s",
+    "-c 127.0.0.1 -l 8P",
+    "-c 127.0.0.1 -w 8B",
+    "-c 127.0.0.1 -b 100pps",
+    "-c 127.0.0.1 -b /5",
+    "-c 127.0.0.1 --fq-rate 3x",
+    "-c 127.0.0.1 --pacing-timer 3x",
+    "-s --server-bitrate-limit x",
 ];

@@ -1,10 +1,11 @@
 //! iperf3 with peers that send invalid data, and the documents of failed tests.
 
-use std::io::Read;
-use std::net::Ipv4Addr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use iperf3::wire::{ControlState, add_length_prefix};
+use rustix::process::Signal;
 use serde_json::{Deserializer, Value};
 use testkit::{ProcessOutput, Server, TestCase, TestProcess, test_cases};
 
@@ -23,6 +24,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         server_rejects_invalid_results,
         server_ends_with_the_last_datagram,
         server_logs_streams_of_other_addresses,
+        server_answers_incomplete_cookies,
         server_prints_one_document_per_failure,
         server_accepts_next_test_without_pause,
     ]
@@ -193,7 +195,11 @@ fn client_reports_error_without_number() {
             session.control.send(numbers);
             let open_session = (!closes).then_some(session);
             let client = client.finish(TIMEOUT);
-            assert_eq!(client.stderr, format!("iperf3: error - {error}\n"));
+            let mut expected = format!("iperf3: error - {error}\n");
+            if !numbers.is_empty() {
+                expected.insert_str(0, &format!("iperf3: SERVER ERROR - {error}\n"));
+            }
+            assert_eq!(client.stderr, expected);
             assert_eq!(client.code, Some(1));
             drop(open_session);
         }
@@ -298,8 +304,21 @@ fn server_logs_streams_of_other_addresses() {
     server.terminate();
 }
 
-/// A server prints one valid document per failed test, whether the test fails before its start or
-/// later.
+/// The answer is that of version 3.22.
+fn server_answers_incomplete_cookies() {
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
+    connection.write_all(b"abc").unwrap();
+    connection.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    // The server may reset the connection after its answer.
+    let _ = connection.read_to_end(&mut answer);
+    assert_eq!(answer, [0xfe, 0, 0, 0, 106, 0, 0, 0, 0]);
+    server.terminate();
+}
+
+/// A server prints one valid document per failed test, whether the test fails before its start, while
+/// data flows, or in the exchange of results.
 fn server_prints_one_document_per_failure() {
     let server = Server::start_with(|port| format!("iperf3 -s -J -p {port}"));
     let mut invalid = iperf3_script::Client::connect(server.port);
@@ -314,31 +333,41 @@ fn server_prints_one_document_per_failure() {
     let stream = client.open_tcp_stream();
     client.await_running();
     drop((client, stream));
-    let documents = || -> Vec<Value> {
-        let text = server.stdout();
-        Deserializer::from_str(&text)
-            .into_iter()
-            .flatten()
-            .collect()
+    let mut client = iperf3_script::Client::connect(server.port);
+    client.send_cookie();
+    client.send_parameters(r#"{"tcp":true}"#);
+    let _stream = client.open_tcp_stream();
+    client.await_running();
+    client.control.send_state(ControlState::TestEnd);
+    client.control.await_state(ControlState::ExchangeResults);
+    client.control.send(&add_length_prefix("{}"));
+    client.control.await_state(ControlState::ServerError);
+    let documents = |text: &str| -> Vec<Value> {
+        let documents = Deserializer::from_str(text).into_iter();
+        documents.flatten().collect()
     };
+    let has_ended = || documents(&server.stdout()).len() >= 3;
     assert!(
-        testkit::wait_until(TIMEOUT, || documents().len() == 2),
+        testkit::wait_until(TIMEOUT, has_ended),
         "{}",
         server.stdout()
     );
-    let mut errors: Vec<_> = documents()
+    server.signal(Signal::TERM);
+    let output = server.wait(TIMEOUT).stdout;
+    let mut errors: Vec<_> = documents(&output)
         .iter()
-        .map(|document| document["error"].to_string())
+        .map(|document| document["error"].as_str().unwrap_or_default().to_owned())
         .collect();
     errors.sort();
     assert_eq!(
         errors,
         [
-            "\"error - control socket has closed unexpectedly\"",
-            "\"error - number of parallel streams too large (maximum = 128)\"",
+            "error - invalid number of parallel streams (min = 1, max = 128)",
+            "error - unable to receive results: streams is missing",
+            "interrupt - the server has terminated by signal Terminated(15)",
+            "the client has unexpectedly closed the connection",
         ]
     );
-    server.terminate();
 }
 
 /// A server with a limit of one test accepts consecutive tests without a pause.

@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use iperf3::wire::{ControlState, add_length_prefix, reply_to};
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::Requirement::Program;
 use testkit::{
-    ProcessOutput, Receive, ReceiveFrom, Server, TestCase, TestProcess, run_in_parallel,
+    ProcessOutput, Receive, ReceiveFrom, Server, StockPeer, TestCase, TestProcess, run_in_parallel,
     test_cases, without_pace_warnings,
 };
 
@@ -19,6 +20,8 @@ use super::{
     CommandBuilder, OpenSockets, SHORT_TIMEOUT, assert_serves, missing_iperf3_reason, our_iperf3,
     start_idle_server, start_server, stock_iperf3,
 };
+use crate::iperf3::STOCK_VERSIONS;
+use crate::iperf3::compare::compare_outputs;
 
 /// The longest deadline is 30 s for a control connection, and 40 s plus its time for a test. All
 /// waits multiply this timeout by 4.
@@ -81,6 +84,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_interrupt,
         client_counts_nothing_before_its_test,
     ];
+    test_cases.extend(STOCK_VERSIONS.map(|stock| {
+        let version = stock.version.replace('.', "_");
+        let name = format!("client_reports_interrupt_as_stock::{version}");
+        stock.test_case(name, client_reports_interrupt_as_stock)
+    }));
     test_cases.extend(test_cases![
         needing &[Program("iperf3")];
         server_releases_killed_and_stopped_clients,
@@ -233,6 +241,7 @@ fn run_client_of_server_up_to(
     test: (&str, &str),
     event: Event,
     format: &str,
+    program: &dyn Fn(&str) -> Command,
 ) -> ProcessOutput {
     let server = iperf3_script::Server::listen();
     let (options, parameters) = test;
@@ -246,7 +255,7 @@ fn run_client_of_server_up_to(
     } else {
         line
     };
-    let client = TestProcess::start(&mut our_iperf3(&line));
+    let client = TestProcess::start(&mut program(&line));
     let mut open_sockets: OpenSockets = Vec::new();
     let mut session = server.accept();
     if phase >= Phase::Cookie {
@@ -280,7 +289,11 @@ fn run_client_of_server_up_to(
             return client.finish(SHORT_TIMEOUT);
         }
         Event::Silence => {}
-        Event::Interrupt => client.signal(Signal::INT),
+        Event::Interrupt => {
+            // The client reads the last message.
+            std::thread::sleep(Duration::from_millis(300));
+            client.signal(Signal::INT);
+        }
     }
     let client = client.finish(DEADLINE);
     drop((session, open_sockets, server));
@@ -319,7 +332,8 @@ fn client_reports_server_that_disconnects() {
         for phase in PHASES {
             for format in ["", "-J"] {
                 let context = format!("a disconnect, {phase:?}, {}", test.0);
-                let client = run_client_of_server_up_to(phase, test, Event::Disconnect, format);
+                let client =
+                    run_client_of_server_up_to(phase, test, Event::Disconnect, format, &our_iperf3);
                 assert_reports_error(&client, format, &context);
             }
         }
@@ -361,7 +375,7 @@ fn client_reports_silent_server() {
                 ""
             };
             let test = (&*format!("{options}{timeout}"), parameters);
-            let client = run_client_of_server_up_to(phase, test, Event::Silence, "");
+            let client = run_client_of_server_up_to(phase, test, Event::Silence, "", &our_iperf3);
             assert_reports_error(&client, "", &context);
         }
     };
@@ -413,14 +427,37 @@ fn client_reports_interrupt() {
                 continue;
             }
             let test = (options, parameters);
-            let client = run_client_of_server_up_to(phase, test, Event::Interrupt, "");
+            let client = run_client_of_server_up_to(phase, test, Event::Interrupt, "", &our_iperf3);
             let context = format!("{phase:?}, {options}");
-            let expected = "iperf3: interrupt - the client has terminated\n";
+            let expected = "iperf3: interrupt - the client has terminated by signal Interrupt(2)\n";
             let stderr = without_pace_warnings(&client.stderr);
             assert_eq!(stderr, expected, "{context}: {}", client.stdout);
             assert_eq!(client.code, Some(0), "{context}");
         }
     }
+}
+
+/// Compares the documents of interrupted clients.
+fn client_reports_interrupt_as_stock(stock: StockPeer) -> Result<(), String> {
+    let ours = |line: &str| our_iperf3(&format!("--stock-version {} {line}", stock.version));
+    let stock = |line: &str| stock.with_args(line);
+    for (options, parameters) in [
+        ("-l 1000 -b 4M", r#""tcp":true"#),
+        ("-R", r#""tcp":true,"reverse":true"#),
+    ] {
+        for phase in PHASES {
+            if phase == Phase::Streams {
+                // A stock client does not end while it waits for its second stream.
+                continue;
+            }
+            let test = (options, parameters);
+            let run =
+                |program| run_client_of_server_up_to(phase, test, Event::Interrupt, "-J", program);
+            let context = format!("{phase:?}, {options}");
+            compare_outputs(&context, &run(&ours), &run(&stock), "-J")?;
+        }
+    }
+    Ok(())
 }
 
 /// A client that is interrupted in the omitted time has measured nothing.

@@ -3,17 +3,16 @@
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use iperf3::wire::{ControlState, Cookie};
 use serde_json::Value;
-use testkit::{Receive, TestCase, TestProcess, test_case_unless, wait_until};
+use testkit::{Receive, StockPeer, TestCase, TestProcess, test_case_unless, wait_until};
 
 use super::iperf3_script::Control;
-use super::{
-    CommandBuilder, missing_iperf2_reason, missing_iperf3_reason, our_iperf2, our_iperf3,
-    stock_iperf2, stock_iperf3,
-};
+use super::{missing_iperf2_reason, our_iperf2, our_iperf3, stock_iperf2};
+use crate::iperf3::STOCK_VERSIONS;
 
 /// Timeout for the request of a client.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -25,19 +24,24 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         || {
             IPERF2
                 .iter()
-                .try_for_each(|line| compare(line, [our_iperf2, stock_iperf2], iperf2_request))
+                .try_for_each(|line| compare(line, &our_iperf2, &stock_iperf2, iperf2_request))
         },
     );
-    let iperf3 = test_case_unless(
-        missing_iperf3_reason(),
-        "iperf3::numbers_mean_what_they_mean_to_stock",
-        || {
+    let iperf3 = STOCK_VERSIONS.map(|stock| {
+        let version = stock.version.replace('.', "_");
+        let name = format!("iperf3::numbers_mean_what_they_mean_to_stock::{version}");
+        let compare = |stock: StockPeer| {
+            let ours =
+                |line: &str| our_iperf3(&format!("--stock-version {} {line}", stock.version));
+            let stock = |line: &str| stock.with_args(line);
             IPERF3
                 .iter()
-                .try_for_each(|line| compare(line, [our_iperf3, stock_iperf3], iperf3_request))
-        },
-    );
-    vec![iperf2.allow_many_at_once(), iperf3.allow_many_at_once()]
+                .try_for_each(|line| compare(line, &ours, &stock, iperf3_request))
+        };
+        stock.test_case(name, compare)
+    });
+    let test_cases = std::iter::once(iperf2).chain(iperf3);
+    test_cases.map(TestCase::allow_many_at_once).collect()
 }
 
 /// Options of iperf 2 with numbers that stock reads.
@@ -115,39 +119,47 @@ const IPERF3: &[&str] = &[
     "-R --rcv-timeout 500ms",
 ];
 
-/// Compares the requests of two programs, as `request` reads them.
+/// A program whose arguments are the words of a line.
+type Program<'a> = &'a dyn Fn(&str) -> Command;
+
+/// Compares the requests of two programs, as `request` reads them. Both may refuse the options.
 fn compare<T: std::fmt::Debug + PartialEq>(
     line: &str,
-    programs: [CommandBuilder; 2],
-    request: fn(CommandBuilder, &str) -> io::Result<T>,
+    ours: Program<'_>,
+    stock: Program<'_>,
+    request: fn(Program<'_>, &str) -> io::Result<T>,
 ) -> Result<(), String> {
-    let [ours, stock] = programs.map(|program| request(program, line));
-    let failed = |error: io::Error| format!("{line}: {error}");
-    let (ours, stock) = (ours.map_err(failed)?, stock.map_err(failed)?);
-    let is_same = ours == stock;
+    let [ours, stock] = [ours, stock].map(|program| request(program, line));
+    let is_same = match (&ours, &stock) {
+        (Ok(ours), Ok(stock)) => ours == stock,
+        (ours, stock) => ours.is_err() && stock.is_err(),
+    };
     is_same
         .then_some(())
         .ok_or_else(|| format!("{line}:\nours {ours:?}\nstock {stock:?}"))
 }
 
 /// Returns the parameters that a client of iperf3 sends.
-fn iperf3_request(program: CommandBuilder, options: &str) -> io::Result<Value> {
+fn iperf3_request(program: Program<'_>, options: &str) -> io::Result<Value> {
     let (listener, port) = listen()?;
     let mut client = start_client(program, port, options);
     let mut control = Control::new(accept(&listener, &mut client)?);
     control.0.read_exact(&mut [0; Cookie::LEN])?;
     control.send_state(ControlState::ParamExchange);
     let mut parameters: Value = serde_json::from_str(&control.read_json())?;
-    // Only linerate's clients offer it.
-    parameters
+    let keys = parameters
         .as_object_mut()
-        .map(|keys| keys.remove("udp_cookie"));
+        .expect("parameters are an object");
+    // Only linerate's clients offer it.
+    keys.remove("udp_cookie");
+    // Only later versions send these keys, to which every server has the same defaults.
+    keys.retain(|key, _| !key.starts_with("gso") && !key.starts_with("gro"));
     Ok(parameters)
 }
 
 /// Returns the numbers in the header of a client of iperf 2: flags, flows, length, amount, rate, and
 /// the rate of `--fq-rate` if the header has one.
-fn iperf2_request(program: CommandBuilder, options: &str) -> io::Result<Vec<u32>> {
+fn iperf2_request(program: Program<'_>, options: &str) -> io::Result<Vec<u32>> {
     /// The longest header with these numbers.
     const HEADER_BYTES: usize = 80;
     let mut header = [0; HEADER_BYTES];
@@ -180,7 +192,7 @@ fn iperf2_request(program: CommandBuilder, options: &str) -> io::Result<Vec<u32>
     Ok(words.map(word).collect())
 }
 
-fn start_client(program: CommandBuilder, port: u16, options: &str) -> TestProcess {
+fn start_client(program: Program<'_>, port: u16, options: &str) -> TestProcess {
     TestProcess::start(&mut program(&format!("-c 127.0.0.1 -p {port} {options}")))
 }
 
