@@ -9,6 +9,7 @@ mod iperf2_impossible_figures;
 mod iperf2_lost_clients;
 mod iperf3_fifty_clients;
 mod iperf3_invalid_data;
+mod iperf3_known_faults;
 mod iperf3_limits;
 mod iperf3_lost_peers;
 mod iperf3_parameters;
@@ -48,6 +49,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf = with_prefix("iperf", iperf.collect());
     let iperf3 = [
         iperf3_invalid_data::test_cases(),
+        iperf3_known_faults::test_cases(),
         iperf3_limits::test_cases(),
         iperf3_lost_peers::test_cases(),
         iperf3_parameters::test_cases(),
