@@ -363,9 +363,10 @@ pub fn run(
         interrupted,
     } = finished;
     if printer.form == OutputForm::Text {
-        for text in &texts {
-            let is_plain = !interrupted && !text.starts_with("SERVER ERROR");
-            let kind = if is_plain { "error - " } else { "" };
+        for (index, text) in texts.iter().enumerate() {
+            // The text of an interrupt, and an error before the last one, names its kind itself.
+            let names_kind = interrupted || index + 1 < texts.len();
+            let kind = if names_kind { "" } else { "error - " };
             let line = format!("iperf3: {kind}{text}\n");
             let line = prefix_lines(common.timestamps.as_deref(), "", &line);
             let _ = errors.write_all(line.as_bytes());
