@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use testkit::{Release, Server, StockPeer, TestCase, TestProcess};
 
-use super::compare::{Program, compare_outputs};
+use super::compare::{Program, compare_despite_delays, compare_outputs};
 use super::{STOCK_VERSIONS, TIMEOUT};
 
 /// What ends a test.
@@ -51,7 +51,8 @@ pub(super) fn test_cases() -> Vec<TestCase> {
                 }
                 let version = stock.version.replace('.', "_");
                 let name = format!("ends::{end_name}::{format_name}::{version}");
-                let compare = move |stock| compare_ends(stock, end, format);
+                let compare =
+                    move |stock| compare_despite_delays(|| compare_ends(stock, end, format));
                 test_cases.push(stock.test_case(name, compare).allow_many_at_once());
             }
         }
