@@ -1,7 +1,5 @@
 //! The version of a stock program whose layout a dialect prints.
 
-use std::fmt::Display;
-
 /// The environment variable that selects versions, such as `iperf=2.1.8,iperf3=3.12`.
 pub const VARIABLE: &str = "LINERATE_STOCK_VERSION";
 
@@ -10,41 +8,74 @@ pub fn variable_value() -> Option<String> {
     std::env::var(VARIABLE).ok()
 }
 
-/// The programs that have several versions.
-const PROGRAMS: [&str; 3] = ["iperf", "iperf3", "netperf"];
+/// Checks the versions of all programs in this process's environment.
+pub fn check_environment() -> Result<(), String> {
+    let value = variable_value().unwrap_or_default();
+    let checked = entries(&value).try_for_each(|(program, name)| check_entry(program, name));
+    checked.map_err(|reason| format!("{VARIABLE}: {reason}"))
+}
+
+/// The programs, and their versions whose output linerate has, oldest first.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    ("iperf", &["2.1.8"]),
+    ("iperf3", &["3.12", "3.18", "3.22"]),
+    ("netperf", &["2.7.0"]),
+];
+
+fn entries(value: &str) -> impl Iterator<Item = (&str, &str)> {
+    let entries = value.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(|entry| entry.split_once('=').unwrap_or((entry, "")))
+}
+
+/// Returns the names of a program's versions.
+fn version_names(program: &str) -> Result<&'static [&'static str], String> {
+    let known = PROGRAMS.iter().find(|(known, _)| *known == program);
+    known.map(|(_, names)| *names).ok_or_else(|| {
+        let programs = PROGRAMS.map(|(program, _)| program).join(", ");
+        format!("'{program}' is not a program with several versions; those are {programs}")
+    })
+}
+
+/// Fails if linerate does not have the output of this version. The error contains the known names.
+fn check_entry(program: &str, name: &str) -> Result<(), String> {
+    let names = version_names(program)?;
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let known = names.join(", ");
+    Err(format!(
+        "'{name}' is not a known version of {program}; known are {known}"
+    ))
+}
 
 /// A version of one stock program. The default is the newest one.
 pub trait StockVersion: Copy + Default + 'static {
     /// The program's name in [`VARIABLE`].
     const PROGRAM: &'static str;
-    /// All versions with their names, oldest first.
-    const ALL: &'static [(Self, &'static str)];
+    /// All versions, oldest first.
+    const ALL: &'static [Self];
 
     /// Returns the version with this name. The error contains the known names.
     fn from_name(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.iter().find(|(_, known)| *known == name);
-        known.map(|(version, _)| *version).ok_or_else(|| {
-            format!(
-                "'{name}' is not a known version of {}; known are {}",
-                Self::PROGRAM,
-                join(Self::ALL.iter().map(|(_, name)| name))
-            )
-        })
+        check_entry(Self::PROGRAM, name)?;
+        let names = version_names(Self::PROGRAM)?;
+        let mut versions = Self::ALL.iter().zip(names);
+        let selected = versions.find(|(_, known)| **known == name);
+        Ok(selected.map_or_else(Self::default, |(version, _)| *version))
+    }
+
+    /// Returns the name of version `index` of [`ALL`](Self::ALL).
+    fn name_at(index: usize) -> &'static str {
+        version_names(Self::PROGRAM).map_or("", |names| names[index])
     }
 
     /// Returns the version that the value of [`VARIABLE`] selects; the newest one if it has no
     /// entry for this program.
     fn from_variable(value: Option<&str>) -> Result<Self, String> {
         let mut selected = Self::default();
-        let entries = value.unwrap_or_default().split(',').map(str::trim);
-        for entry in entries.filter(|entry| !entry.is_empty()) {
-            let (program, name) = entry.split_once('=').unwrap_or((entry, ""));
-            if !PROGRAMS.contains(&program) {
-                return Err(format!(
-                    "'{program}' is not a program with several versions; those are {}",
-                    join(PROGRAMS)
-                ));
-            }
+        for (program, name) in entries(value.unwrap_or_default()) {
+            check_entry(program, name)?;
             if program == Self::PROGRAM {
                 selected = Self::from_name(name)?;
             }
@@ -59,11 +90,6 @@ pub trait StockVersion: Copy + Default + 'static {
     }
 }
 
-fn join(names: impl IntoIterator<Item = impl Display>) -> String {
-    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
-    names.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,13 +97,14 @@ mod tests {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     enum Version {
         Old,
+        Middle,
         #[default]
         New,
     }
 
     impl StockVersion for Version {
         const PROGRAM: &'static str = "iperf3";
-        const ALL: &'static [(Self, &'static str)] = &[(Self::Old, "3.12"), (Self::New, "3.22")];
+        const ALL: &'static [Self] = &[Self::Old, Self::Middle, Self::New];
     }
 
     #[test]
@@ -88,13 +115,18 @@ mod tests {
             (Some("iperf3=3.12"), Ok(Version::Old)),
             (Some("iperf=2.1.8, iperf3=3.12,"), Ok(Version::Old)),
             (Some("netperf=2.7.0"), Ok(Version::New)),
+            (Some("iperf3=3.18"), Ok(Version::Middle)),
+            (
+                Some("iperf=2.2.1"),
+                Err("'2.2.1' is not a known version of iperf; known are 2.1.8"),
+            ),
             (
                 Some("iperf3=3.1"),
-                Err("'3.1' is not a known version of iperf3; known are 3.12, 3.22"),
+                Err("'3.1' is not a known version of iperf3; known are 3.12, 3.18, 3.22"),
             ),
             (
                 Some("iperf3"),
-                Err("'' is not a known version of iperf3; known are 3.12, 3.22"),
+                Err("'' is not a known version of iperf3; known are 3.12, 3.18, 3.22"),
             ),
             (
                 Some("uperf=1.0.8"),

@@ -51,6 +51,11 @@ fn main() -> ExitCode {
     }
     // A client with many flows, or a server with many clients, may need more than the soft limit.
     sys::process::raise_descriptor_limit();
+    #[cfg(feature = "run")]
+    if let Err(reason) = getopt::stock_version::check_environment() {
+        sys::write_error_line(format_args!("linerate: {reason}"));
+        return ExitCode::FAILURE;
+    }
     let mut args = std::env::args_os();
     let program_path = args.next().unwrap_or_default();
     if let Some(program) = names::by_path(&program_path) {

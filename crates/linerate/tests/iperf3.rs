@@ -152,12 +152,17 @@ fn selects_stock_version() {
         (
             "",
             "iperf3=3.9",
-            "iperf3: LINERATE_STOCK_VERSION: '3.9' is not a known version of iperf3; known are 3.12, 3.18, 3.22\n",
+            "linerate: LINERATE_STOCK_VERSION: '3.9' is not a known version of iperf3; known are 3.12, 3.18, 3.22\n",
+        ),
+        (
+            "",
+            "netperf=2.7.1",
+            "linerate: LINERATE_STOCK_VERSION: '2.7.1' is not a known version of netperf; known are 2.7.0\n",
         ),
         (
             "",
             "uperf=1",
-            "iperf3: LINERATE_STOCK_VERSION: 'uperf' is not a program with several versions; those are iperf, iperf3, netperf\n",
+            "linerate: LINERATE_STOCK_VERSION: 'uperf' is not a program with several versions; those are iperf, iperf3, netperf\n",
         ),
     ] {
         let refused = run(options, variable);

@@ -32,6 +32,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 /// Runs a client that sends 64 KiB to a scripted server, which then sends `results`.
 fn run_client_with_results(results: &str, options: &str) -> ProcessOutput {
+    run_client_with_message(&add_length_prefix(results), options)
+}
+
+/// As [`run_client_with_results`], with the bytes of the message of results.
+pub(super) fn run_client_with_message(message: &[u8], options: &str) -> ProcessOutput {
     let server = iperf3_script::Server::listen();
     let line = format!("-c 127.0.0.1 -p {} -n 64K -l 8K {options}", server.port);
     let client = TestProcess::start(&mut our_iperf3(&line));
@@ -41,19 +46,19 @@ fn run_client_with_results(results: &str, options: &str) -> ProcessOutput {
     let mut stream = server.accept_tcp_stream(&mut session);
     session.start_test();
     stream.read_exact(&mut vec![0; 64 << 10]).unwrap();
-    finish_with_results(&mut session, client, results)
+    finish_with_message(&mut session, client, message)
 }
 
-/// Sends `results` at the end of the client's test.
-fn finish_with_results(
+/// Sends this message of results at the end of the client's test.
+fn finish_with_message(
     session: &mut iperf3_script::Session,
     client: TestProcess,
-    results: &str,
+    message: &[u8],
 ) -> ProcessOutput {
     session.control.await_state(ControlState::TestEnd);
     session.control.send_state(ControlState::ExchangeResults);
     session.control.read_json();
-    session.control.send(&add_length_prefix(results));
+    session.control.send(message);
     session.control.send_state(ControlState::DisplayResults);
     client.finish(TIMEOUT)
 }
@@ -172,7 +177,7 @@ fn client_rejects_datagrams_without_bytes() {
         }
         let results = RESULTS.replace("\"bytes\":0", "\"bytes\":8000");
         let results = results.replace("\"packets\":0", &format!("\"packets\":{packets}"));
-        let client = finish_with_results(&mut session, client, &results);
+        let client = finish_with_message(&mut session, client, &add_length_prefix(&results));
         assert_eq!(client.stderr, stderr, "{}", client.stdout);
         assert_eq!(client.code, Some(i32::from(!stderr.is_empty())));
     }

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use iperf3::wire::{ControlState, add_length_prefix};
-use testkit::{Server, TestCase, TestProcess, test_cases};
+use testkit::{Server, TestCase, test_cases};
 
-use super::iperf3_script::{self, Client};
+use super::iperf3_invalid_data::run_client_with_message;
+use super::iperf3_script::Client;
 use super::{assert_serves, our_iperf3};
 
 /// Timeout of a short test on a busy machine.
@@ -38,25 +39,9 @@ fn accepts_parameters(server: &Server, message: &[u8]) -> bool {
     has_answer && ControlState::from_byte(byte[0]) == Some(ControlState::CreateStreams)
 }
 
-/// Runs a client whose server sends these bytes as its results. Returns what it prints on standard
-/// error.
+/// Runs a client whose server sends these bytes as its results. Returns the error on standard error.
 fn client_error(results: &[u8]) -> String {
-    let server = iperf3_script::Server::listen();
-    let line = format!("-c 127.0.0.1 -p {} -n 64K -l 8K", server.port);
-    let client = TestProcess::start(&mut our_iperf3(&line));
-    let mut session = server.accept();
-    session.control.send_state(ControlState::ParamExchange);
-    session.control.read_json();
-    let mut stream = server.accept_tcp_stream(&mut session);
-    session.start_test();
-    stream
-        .read_exact(&mut vec![0; 64 << 10])
-        .expect("the client's data");
-    session.control.await_state(ControlState::TestEnd);
-    session.control.send_state(ControlState::ExchangeResults);
-    session.control.read_json();
-    session.control.send(results);
-    let client = client.finish(TIMEOUT);
+    let client = run_client_with_message(results, "");
     assert_eq!(client.code, Some(1), "{client:#?}");
     client.stderr
 }
