@@ -83,8 +83,8 @@ pub use sampler::{
 };
 pub use shared_limit::SharedLimit;
 pub use socket::{
-    DataSocket, Role, SocketError, dropped_datagrams, open_data_socket, open_datagram_branch,
-    open_datagram_listener, prepare_accepted_llc, set_accepted_priority,
+    DataSocket, Role, SocketError, congestion_control, dropped_datagrams, open_data_socket,
+    open_datagram_branch, open_datagram_listener, prepare_accepted_llc, set_accepted_priority,
 };
 pub use start_barrier::{BarrierEvent, BarrierObserver, BarrierStatus, StartBarrier};
 pub use stop::{Stop, StopReason};

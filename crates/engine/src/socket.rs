@@ -179,12 +179,16 @@ impl DataSocket {
         }
         facts.max_segment_bytes = option::max_segment_bytes(socket.as_fd()).ok();
         facts.retransmits = option::retransmits(socket.as_fd()).ok();
-        facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(name).into_owned()
-        });
+        facts.congestion_control = congestion_control(socket);
         facts
     }
+}
+
+/// Returns the congestion control of a TCP socket.
+pub fn congestion_control(socket: &Socket) -> Option<String> {
+    let name = socket.tcp_congestion().ok()?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Opens and binds a socket.

@@ -17,7 +17,7 @@ pub fn check_environment() -> Result<(), String> {
 
 /// The programs, and their versions whose output linerate has, oldest first.
 const PROGRAMS: [(&str, &[&str]); 3] = [
-    ("iperf", &["2.1.8"]),
+    ("iperf", &["2.1.8", "2.2.1"]),
     ("iperf3", &["3.12", "3.18", "3.22"]),
     ("netperf", &["2.7.0"]),
 ];
@@ -117,8 +117,8 @@ mod tests {
             (Some("netperf=2.7.0"), Ok(Version::New)),
             (Some("iperf3=3.18"), Ok(Version::Middle)),
             (
-                Some("iperf=2.2.1"),
-                Err("'2.2.1' is not a known version of iperf; known are 2.1.8"),
+                Some("iperf=2.2.0"),
+                Err("'2.2.0' is not a known version of iperf; known are 2.1.8, 2.2.1"),
             ),
             (
                 Some("iperf3=3.1"),

@@ -181,6 +181,7 @@ impl ClientRun<'_> {
             flows: self.client.plan.flows(),
             length: self.settings.length,
             rate: self.settings.rate,
+            congestion_control: data.and_then(|data| engine::congestion_control(&data.socket)),
             is_client: true,
         });
     }

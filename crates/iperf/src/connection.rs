@@ -9,7 +9,7 @@ use engine::DataSocket;
 use model::{FlowPlan, Transport};
 use sys::{Address, option};
 
-use crate::event::{ConnectionInfo, FlowId};
+use crate::event::{ConnectionInfo, FlowId, Segments};
 use crate::report_group::MeasuredFlow;
 use crate::wire::fill_with_digits;
 
@@ -45,7 +45,8 @@ pub(crate) fn from_socket(
         burst_period: None,
         prefetch: None,
         no_udp_fin: false,
-        types_of_service: None,
+        type_of_service: None,
+        congestion_control: None,
         peer_version: None,
         initial_tcp_state: (transport == Transport::Tcp)
             .then(|| initial_tcp_state(data.socket.as_fd()))
@@ -71,7 +72,8 @@ pub(crate) fn unconnected(id: FlowId, peer: Address) -> ConnectionInfo {
         burst_period: None,
         prefetch: None,
         no_udp_fin: false,
-        types_of_service: None,
+        type_of_service: None,
+        congestion_control: None,
         peer_version: None,
         initial_tcp_state: None,
         connect_time: None,
@@ -87,7 +89,17 @@ pub(crate) fn initial_tcp_state(socket: BorrowedFd<'_>) -> Option<[u32; 3]> {
     Some([window as u32, info.segment_bytes, info.rtt_us])
 }
 
-fn device_for_peer(peer: &Address) -> Option<String> {
+/// Returns the current segments of a TCP connection.
+pub(crate) fn segments(socket: BorrowedFd<'_>) -> Option<Segments> {
+    let info = option::tcp_info(socket).ok()?;
+    Some(Segments {
+        bytes: info.segment_bytes,
+        in_flight: info.unacknowledged,
+    })
+}
+
+/// Returns the name of the network device towards a peer.
+pub(crate) fn device_for_peer(peer: &Address) -> Option<String> {
     let remote = SocketAddr::new(peer.ip()?.to_canonical(), peer.port() as u16);
     let index = sys::interface::index_for_remote(remote).ok()?;
     sys::interface::link(index).ok().map(|link| link.name)
@@ -114,6 +126,7 @@ pub(crate) fn measured_flow(
         endpoints,
         timings: None,
         has_trip_times: connection.has_trip_times,
+        is_detailed: connection.is_detailed(),
     })
 }
 

@@ -25,6 +25,8 @@ pub enum TestEvent<'a> {
         ports: (u16, u16),
         /// The value of `SO_RCVBUF` that the kernel reports, in bytes.
         window: u32,
+        /// TCP's congestion control.
+        congestion_control: Option<String>,
         /// The line about the multicast group that the server joins.
         join_line: Option<String>,
     },
@@ -42,11 +44,25 @@ pub enum TestEvent<'a> {
         length: u32,
         /// Bits of payload per second.
         rate: Option<f64>,
+        /// TCP's congestion control of the first socket.
+        congestion_control: Option<String>,
         /// `true` for the client of the test; `false` for the server's connection to the client.
         is_client: bool,
     },
     /// A connection is established, or the attempt failed.
     Connected(&'a ConnectionInfo),
+    /// A connect call failed.
+    ConnectFailed {
+        /// The flow.
+        id: &'a FlowId,
+        /// The server.
+        peer: &'a Address,
+        /// The reason.
+        reason: &'a str,
+        /// Whether the client does not try again, although it has tried repeatedly
+        /// (`--connect-retry-time`).
+        has_expired: bool,
+    },
     /// The server closed a connection because its permit key is wrong.
     Dropped(&'a ConnectionInfo),
     /// The scheduled start of a flow's traffic, which may be in the past.
@@ -119,9 +135,8 @@ pub struct ConnectionInfo {
     pub is_reverse: bool,
     /// Whether both ends send.
     pub is_full_duplex: bool,
-    /// The parameters of a bounceback test: message size in bytes, hold time of the server in
-    /// microseconds, and whether both ends acknowledge without delay (`TCP_QUICKACK`).
-    pub bounceback: Option<(u32, u32, bool)>,
+    /// The parameters of a bounceback test.
+    pub bounceback: Option<BouncebackInfo>,
     /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub has_trip_times: bool,
     /// The upper flags of the header, which carry further requests.
@@ -132,8 +147,10 @@ pub struct ConnectionInfo {
     pub prefetch: Option<u32>,
     /// Whether the UDP server sends no final report.
     pub no_udp_fin: bool,
-    /// The type of service of received and of sent data.
-    pub types_of_service: Option<(u8, u8)>,
+    /// The type of service that the client requests; `None` if this server overrides it.
+    pub type_of_service: Option<u8>,
+    /// TCP's congestion control that the client requested.
+    pub congestion_control: Option<String>,
     /// The client's version, if it sent one.
     pub peer_version: Option<String>,
     /// TCP's initial window in KByte, segment size in bytes, and round-trip time in microseconds.
@@ -144,8 +161,31 @@ pub struct ConnectionInfo {
     pub started: Option<SystemTime>,
 }
 
+/// The segments of a TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Segments {
+    /// The payload of a full outgoing segment, in bytes.
+    pub bytes: u32,
+    /// Segments sent and not yet acknowledged.
+    pub in_flight: u32,
+}
+
+/// The parameters of a bounceback test.
+#[derive(Clone, Copy, Debug)]
+pub struct BouncebackInfo {
+    /// Bytes of a request.
+    pub request_bytes: u32,
+    /// Bytes of a reply.
+    pub reply_bytes: u32,
+    /// The time that the server holds a request.
+    pub hold: Duration,
+    /// Whether both ends acknowledge without delay (`TCP_QUICKACK`).
+    pub has_quick_ack: bool,
+}
+
 /// The figures of a flow, for one interval or the complete flow.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct FlowFigures {
     /// The start of the interval, relative to the start of the flow.
     pub start: Duration,
@@ -165,20 +205,34 @@ pub struct FlowFigures {
     pub retransmits: u64,
     /// The state of the TCP connection at the end of the interval.
     pub path: Option<PathSample>,
+    /// The segments of the TCP connection at the end of the interval.
+    pub segments: Option<Segments>,
     /// The counts of a UDP receiver.
     pub datagrams: Option<DatagramCounts>,
     /// Expected datagrams: the highest number, or its increase in the interval.
     pub expected_datagrams: u64,
     /// The latencies of transactions.
     pub latency: Option<Histogram>,
+    /// The sent and the received bytes of transactions.
+    pub transaction_bytes: [u64; 2],
     /// The number of receive calls per fill level of the buffer, in eighths.
     pub read_sizes: Option<[u64; 8]>,
     /// The kind of timed events, and their times.
     pub timing: Option<(TimingKind, TimingStats)>,
     /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub has_trip_times: bool,
+    /// Whether a server reports the flow in the form of `-e`.
+    pub is_detailed: bool,
     /// The addresses of sender and receiver, in this order.
     pub endpoints: Option<(Address, Address)>,
+}
+
+impl ConnectionInfo {
+    /// Whether a server reports the flow in the form of `-e`: with trip times, or with a requested
+    /// congestion control.
+    pub fn is_detailed(&self) -> bool {
+        self.has_trip_times || self.congestion_control.is_some()
+    }
 }
 
 impl FlowFigures {
@@ -238,6 +292,9 @@ impl FlowFigures {
             for (sum, other) in sum.iter_mut().zip(other) {
                 *sum += other;
             }
+        }
+        if let (Some((_, sum)), Some((_, other))) = (&mut self.timing, &other.timing) {
+            sum.add(other);
         }
         match (&mut self.datagrams, &other.datagrams) {
             (Some(sum), Some(other)) => sum.add(other),

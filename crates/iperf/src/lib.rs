@@ -1,5 +1,5 @@
 //! iperf 2's dialect: client and server, with the options, the protocol and the output of
-//! iperf 2.1.8.
+//! iperf 2.2.1, or with the output of 2.1.8.
 //!
 //! `options` converts a command line to a plan. `client` and `server` run its flows and report to
 //! an [`event::Observer`]. `output` prints these events. The binary connects the modules.
@@ -19,4 +19,5 @@ mod stream_loop;
 pub mod timing;
 mod traffic;
 mod udp;
+pub mod version;
 pub mod wire;

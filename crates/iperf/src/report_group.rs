@@ -35,6 +35,8 @@ struct State {
     ended_in_interval: FlowSum,
     /// The start of the first flow; `None` if no flow is running.
     started: Option<Instant>,
+    /// The number of [`HeldGroup`]s.
+    holders: usize,
     /// Whether a thread reports the intervals.
     has_interval_thread: bool,
     /// The reports of UDP servers, which are printed last.
@@ -46,6 +48,8 @@ pub(crate) struct ReportGroups {
     observer: Arc<dyn Observer>,
     interval: Option<Duration>,
     is_keyed_by_local_address: bool,
+    /// The group of all flows, instead of one per address.
+    shared: Option<Arc<ReportGroup>>,
     groups: Mutex<HashMap<IpAddr, Arc<ReportGroup>>>,
 }
 
@@ -55,12 +59,22 @@ impl ReportGroups {
             observer: Arc::clone(observer),
             interval: settings.output.interval,
             is_keyed_by_local_address: settings.output.sums_by_destination,
+            shared: None,
             groups: Mutex::default(),
         }
     }
 
+    /// Puts all flows into one group.
+    pub(crate) fn with_shared(mut self, group: Option<Arc<ReportGroup>>) -> Self {
+        self.shared = group;
+        self
+    }
+
     /// Returns the group of a flow from `peer` to `local`.
     pub(crate) fn group_for(&self, peer: &Address, local: Option<&Address>) -> Arc<ReportGroup> {
+        if let Some(group) = &self.shared {
+            return Arc::clone(group);
+        }
         let new_group = || ReportGroup::new(Arc::clone(&self.observer), self.interval);
         let address = if self.is_keyed_by_local_address {
             local
@@ -171,6 +185,8 @@ pub(crate) struct MeasuredFlow {
     pub(crate) timings: Option<Arc<FlowTimings>>,
     /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub(crate) has_trip_times: bool,
+    /// Whether a server reports the flow in the form of `-e`.
+    pub(crate) is_detailed: bool,
 }
 
 /// A last interval that is shorter than the interval divided by this number is not reported.
@@ -228,6 +244,12 @@ impl ReportGroup {
             reports: Arc::clone(self),
             counters: Arc::clone(&measured.counters),
         }
+    }
+
+    /// Delays the sum of all flows until the returned value is dropped, because more flows follow.
+    pub(crate) fn hold(self: &Arc<Self>) -> HeldGroup {
+        self.state().holders += 1;
+        HeldGroup(Arc::clone(self))
     }
 
     /// Reports a failure.
@@ -288,7 +310,7 @@ impl ReportGroup {
 
     /// After the last flow, reports the sum of all flows that have ended.
     fn end_if_idle(&self, state: &mut State) {
-        if state.running.is_empty() {
+        if state.running.is_empty() && state.holders == 0 {
             let ended = std::mem::take(&mut state.ended);
             state.ended_in_interval = FlowSum::default();
             state.started = None;
@@ -323,6 +345,7 @@ impl ReportGroup {
             read_sizes: Some(timing_stats.read_sizes),
             timing: Some((timings.kind, timing_stats.clone())),
             has_trip_times: measured.has_trip_times,
+            is_detailed: measured.is_detailed,
             endpoints: measured.endpoints.clone(),
             ..FlowFigures::default()
         };
@@ -406,6 +429,18 @@ impl State {
     }
 }
 
+/// A group whose sum waits for further flows.
+#[must_use]
+pub(crate) struct HeldGroup(Arc<ReportGroup>);
+
+impl Drop for HeldGroup {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.holders -= 1;
+        self.0.end_if_idle(&mut state);
+    }
+}
+
 /// A flow of a group. Dropping it removes a flow that has failed, which has no final figures.
 #[must_use]
 pub(crate) struct RegisteredFlow {
@@ -466,9 +501,11 @@ impl RunningFlow {
         figures.is_udp = self.measured.transport == Transport::Udp;
         figures.endpoints.clone_from(&self.measured.endpoints);
         figures.has_trip_times = self.measured.has_trip_times;
+        figures.is_detailed = self.measured.is_detailed;
         figures.read_sizes = self.measured.counters.receive_sizes();
         if !figures.is_udp {
             figures.path = engine::path_sample(self.measured.socket.as_fd());
+            figures.segments = crate::connection::segments(self.measured.socket.as_fd());
             let retransmits = figures.path.and_then(|path| path.retransmits);
             self.retransmits = retransmits.unwrap_or(self.retransmits);
             figures.retransmits = self.retransmits;
@@ -529,6 +566,7 @@ mod tests {
             endpoints: None,
             timings: None,
             has_trip_times: false,
+            is_detailed: false,
         }
     }
 

@@ -133,6 +133,7 @@ fn report_listening(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
         observer.observe(&TestEvent::Listening {
             ports: (port(first), port(last)),
             window: first.recv_buffer_size().unwrap_or(0) as u32,
+            congestion_control: engine::congestion_control(first),
             join_line: None,
         });
     }
@@ -334,12 +335,13 @@ impl IperfDialect {
     ) -> io::Result<()> {
         let hello = stream_start.hello.as_ref();
         let requested_bursts = hello.and_then(requested_bursts);
-        let connection = self.connection_info(data, peer, number, hello, requested_bursts);
+        let mut connection = self.connection_info(data, peer, number, hello, requested_bursts);
         if !self.is_permitted(hello.and_then(|hello| hello.key.as_deref())) {
             self.drop_client(&connection, running, data.socket.as_fd());
             return Ok(());
         }
         self.send_acknowledgement(data, hello, connection.has_trip_times)?;
+        connection.congestion_control = self.use_requested_congestion_control(data, hello);
         self.observer.observe(&TestEvent::Connected(&connection));
         apply_requests(data, &connection, server.cancel_stop);
         StreamTest {
@@ -360,6 +362,34 @@ impl IperfDialect {
         .map_err(io::Error::other)
     }
 
+    /// Sets the congestion control that a client requests. Returns its name.
+    ///
+    /// No client can make the kernel load a module.
+    fn use_requested_congestion_control(
+        &self,
+        data: &DataSocket,
+        hello: Option<&Hello>,
+    ) -> Option<String> {
+        let name = hello?.congestion_control.as_ref()?;
+        if !self
+            .settings
+            .output
+            .version
+            .layout()
+            .sends_congestion_control
+        {
+            return None;
+        }
+        let set = || data.socket.set_tcp_congestion(name.as_bytes());
+        if sys::facts::has_congestion_control(name) && set().is_ok() {
+            return Some(name.clone());
+        }
+        self.report_error(format!(
+            "this host does not have the client's congestion control '{name}' or does not allow it"
+        ));
+        None
+    }
+
     /// Returns the connection facts for the report.
     fn connection_info(
         &self,
@@ -377,9 +407,9 @@ impl IperfDialect {
         connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
         connection.peer_version = extension.and_then(|extension| version_name(extension.version));
         connection.upper_flags = upper;
-        let types_of_service = extension.map(|extension| (extension.type_of_service, 0));
-        connection.types_of_service =
-            types_of_service.filter(|_| self.sender_options.tos_override.is_none());
+        let type_of_service = extension.map(|extension| extension.type_of_service);
+        connection.type_of_service =
+            type_of_service.filter(|_| self.sender_options.tos_override.is_none());
         connection.has_trip_times = self.has_valid_start(hello, upper::TRIP_TIMES, "--trip-times");
         if !self.has_valid_start(hello, upper::EPOCH_START, "--txstart-time") {
             connection.upper_flags &= !upper::EPOCH_START;
@@ -387,7 +417,9 @@ impl IperfDialect {
         connection.burst_period = requested
             .filter(|bursts| !bursts.is_isochronous && !connection.is_reverse)
             .map(|bursts| bursts.period);
-        if connection.is_reverse || connection.is_full_duplex {
+        let layout = self.settings.output.version.layout();
+        let is_undated_duplex = connection.is_full_duplex && !layout.dates_full_duplex;
+        if connection.is_reverse || is_undated_duplex {
             connection.started = None;
         }
         if self.settings.compatible {
@@ -413,7 +445,8 @@ impl IperfDialect {
             MAX_CLOCK_DIFFERENCE
         };
         let is_valid = start + MAX_CLOCK_DIFFERENCE > now && start < now + max_ahead;
-        if !is_valid {
+        let layout = self.settings.output.version.layout();
+        if !is_valid && (bit != upper::EPOCH_START || layout.warns_of_past_start) {
             self.observer.observe(&TestEvent::Message(format!(
                 "WARN: ignore {name} because client didn't provide valid start timestamp within 600 seconds of now"
             )));
@@ -439,9 +472,11 @@ impl IperfDialect {
             return Ok(());
         }
         let times = hello.start.filter(|_| has_trip_times);
-        let bytes =
-            Acknowledgement::new(times.map(|start| [start.at, WallTime::now(), WallTime::now()]))
-                .encode();
+        let bytes = Acknowledgement {
+            version: self.settings.output.version.wire_version(),
+            times: times.map(|start| [start.at, WallTime::now(), WallTime::now()]),
+        }
+        .encode();
         match sys::call::send_without_waiting(data.socket.as_fd(), &bytes) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),

@@ -308,9 +308,10 @@ impl StreamLoop<'_> {
         let Some(bursts) = send_mode.periodic_bursts else {
             return;
         };
+        let late_ns = now_ns.saturating_sub(schedule.due_ns);
         let (missed, slips) = bursts.schedule_next(now_ns, &mut schedule.due_ns);
         if let Some(timings) = self.timings {
-            timings.update(|stats| stats.count_sent_frame(missed, slips));
+            timings.update(|stats| stats.count_sent_frame(late_ns, missed, slips));
         }
     }
 

@@ -30,8 +30,8 @@ pub enum TimingKind {
 pub struct HistogramBins {
     /// The width of each bin.
     pub width: Duration,
-    /// The number of bins.
-    pub count: u32,
+    /// The number of bins; `None` for stock's default.
+    pub count: Option<u32>,
     /// The two percentiles to report.
     pub percents: [f64; 2],
 }
@@ -81,6 +81,19 @@ impl TimingStats {
         }
     }
 
+    /// Adds the statistics of another flow.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.sum_of_squares += other.sum_of_squares;
+        self.extremes_ns = match (self.extremes_ns, other.extremes_ns) {
+            (Some((min, max)), Some((other_min, other_max))) => {
+                Some((min.min(other_min), max.max(other_max)))
+            }
+            (own, other) => own.or(other),
+        };
+    }
+
     /// Counts a receive call that filled `filled` of `size` bytes.
     pub fn count_read(&mut self, filled: usize, size: usize) {
         if let Some(filled) = filled.checked_sub(1) {
@@ -88,8 +101,9 @@ impl TimingStats {
         }
     }
 
-    /// Counts a sent frame.
-    pub fn count_sent_frame(&mut self, missed: u64, slips: u64) {
+    /// Counts a frame that was sent `late_ns` after its scheduled time.
+    pub fn count_sent_frame(&mut self, late_ns: u64, missed: u64, slips: u64) {
+        self.record(late_ns.cast_signed(), 0, None);
         self.frames += 1;
         self.missed += missed;
         self.slips += slips;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iperf::event::{FlowFigures, FlowId, Observer, TestEvent};
+use iperf::event::{FlowFigures, FlowId, Observer, Segments, TestEvent};
 use iperf::options::{Exit, Settings};
 use iperf::output::Printer;
 use model::{DatagramCounts, HighestNumberCounts, PathSample};
@@ -72,11 +72,19 @@ fn lines_match_stock() {
     let writes = FlowFigures {
         calls: 154,
         path: Some(path),
+        segments: Some(Segments {
+            bytes: 32_741,
+            in_flight: 2,
+        }),
         ..tcp.clone()
     };
     assert_eq!(
-        result_lines("-c h -e", 1, false, &writes),
+        result_lines("-c h -e --stock-version 2.1.8", 1, false, &writes),
         "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  154/0          0      767K/4506(6883) us  2212\n"
+    );
+    assert_eq!(
+        result_lines("-c h -e", 1, false, &writes),
+        "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  154/0         0       63K(2)/767K(23)/4506(6883) us  2212\n"
     );
     let reads = FlowFigures {
         sends: false,

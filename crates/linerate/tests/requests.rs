@@ -57,7 +57,7 @@ fn declared_fields() -> BTreeSet<Field> {
     let other_records = [
         fields!(ReceivedRequest: cpu request),
         fields!(Capability: features host nonce),
-        fields!(Hello: flags flows port length window amount extension start bursts key),
+        fields!(Hello: flags flows port length window amount extension start bursts congestion_control key),
         fields!(Extension: upper version type_of_service rate prefetch),
         fields!(TestStart: at fq_rate),
         fields!(BurstParameters: rate mean variance gap),

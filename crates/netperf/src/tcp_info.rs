@@ -74,6 +74,7 @@ mod tests {
             retransmit_timeout_us: 204_000,
             ack_timeout_us: 40_000,
             segment_bytes: 65_483,
+            unacknowledged: 0,
             path_mtu_bytes: 65_535,
             receive_threshold_bytes: 65_495,
             rtt_us: 43,

@@ -279,6 +279,8 @@ pub struct TcpInfo {
     pub ack_timeout_us: u32,
     /// Payload of a full outgoing segment.
     pub segment_bytes: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacknowledged: u32,
     /// The path's MTU.
     pub path_mtu_bytes: u32,
     /// Current limit of the receive window.
@@ -394,6 +396,7 @@ impl TcpInfo {
             retransmit_timeout_us: word(8)?,
             ack_timeout_us: word(12)?,
             segment_bytes: word(16)?,
+            unacknowledged: word(24)?,
             path_mtu_bytes: word(60)?,
             receive_threshold_bytes: word(64)?,
             rtt_us: word(68)?,

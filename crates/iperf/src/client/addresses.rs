@@ -153,9 +153,12 @@ impl ClientRun<'_> {
 
     /// Connects a flow's socket. Returns the socket and the connect time.
     ///
-    /// Retries as often as `--connect-retries` allows. Reports each failure to the observer.
-    pub(super) fn connect(&self, flow: u32) -> Option<(DataSocket, Duration)> {
-        let mut retries = self.client.retries;
+    /// Retries as the client's settings allow. Reports each failure to the observer.
+    pub(super) fn connect(&self, flow: u32, number: u32) -> Option<(DataSocket, Duration)> {
+        let id = self.flow_id(number, false);
+        let retry = self.client.retry;
+        let mut first_attempt = None;
+        let mut attempts = 0;
         loop {
             let data = match self.open_socket(flow) {
                 Ok(data) => data,
@@ -167,6 +170,8 @@ impl ClientRun<'_> {
             };
             self.report_connecting(Some(&data));
             let started = Instant::now();
+            let first_attempt = *first_attempt.get_or_insert(started);
+            attempts += 1;
             let (connect_stop, _deadline) = self.stop.child_until(started + CONNECT_TIMEOUT);
             let destination = match self.destination(flow) {
                 Ok(destination) => destination,
@@ -182,14 +187,21 @@ impl ClientRun<'_> {
                 engine::ConnectError::Failed(error) => sys::describe(&error),
                 engine::ConnectError::Stopped(_) => "Connection timed out".to_owned(),
             };
-            let message = format!("tcp connect failed: {reason}");
-            if retries == 0 || self.stop.is_set() {
-                self.fail(message);
+            let next_attempt = first_attempt + retry.interval * attempts;
+            let is_in_time = next_attempt <= first_attempt + retry.time;
+            let is_last = (attempts > retry.count && !is_in_time) || self.stop.is_set();
+            self.observer.observe(&TestEvent::ConnectFailed {
+                id: &id,
+                peer: &destination,
+                reason: &reason,
+                has_expired: is_last && !retry.time.is_zero(),
+            });
+            if is_last || !self.sleep_until(next_attempt) {
+                let _ = self
+                    .first_failure
+                    .set(format!("tcp connect failed: {reason}"));
                 return None;
             }
-            self.observer.observe(&TestEvent::Error(message));
-            retries -= 1;
-            std::thread::sleep(Duration::from_millis(200));
         }
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Buffers, Counters, FlowLoop, FlowSockets, MeasuredPhase, PhaseSettings};
-use model::{BufferPlan, EndCause, FlowPlan, Limit, Timing, Transport, WidthRule, Workload};
+use model::{
+    BufferPlan, Counts, EndCause, FlowPlan, Limit, Timing, Transport, WidthRule, Workload,
+};
 use stats::Histogram;
 use std::os::fd::AsFd;
 
 use super::ClientRun;
 use crate::connection;
-use crate::event::{FlowFigures, TestEvent};
+use crate::event::{BouncebackInfo, FlowFigures, TestEvent};
 use crate::traffic::{FlowResult, describe_finish_error};
 use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};
 
@@ -37,7 +39,7 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         ));
     }
     let number = run.flow_numbers.next();
-    let connected = run.connect(flow_index);
+    let connected = run.connect(flow_index, number);
     run.record_connect_time(connected.as_ref().map(|(_, time)| *time));
     let Some((data, connect_time)) = connected else {
         return;
@@ -50,11 +52,13 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         run.server_address.clone(),
         Transport::Tcp,
     );
-    connection.bounceback = Some((
-        size,
-        bounceback.hold.as_micros() as u32,
-        bounceback.quick_ack,
-    ));
+    connection.bounceback = Some(BouncebackInfo {
+        request_bytes: size,
+        reply_bytes: bounceback.reply_bytes,
+        hold: bounceback.hold,
+        has_quick_ack: bounceback.quick_ack,
+    });
+    connection.type_of_service = run.settings.socket.type_of_service;
     connection.connect_time = Some(connect_time);
     run.observer.observe(&TestEvent::Connected(&connection));
     run.wait_for_start_time(number);
@@ -90,7 +94,8 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         .interval
         .unwrap_or(Duration::from_secs(1));
     let (mut total_latency, mut interval_latency) = (Histogram::default(), Histogram::default());
-    let (mut intervals, mut burst_number, mut bytes_before) = (0_u32, 0_u32, 0);
+    let (mut intervals, mut burst_number) = (0_u32, 0_u32);
+    let mut counts_before = Counts::default();
     let (mut message, socket_facts) = (vec![0; size as usize], &data.facts);
     let allocated = Buffers::new(
         &flow.local,
@@ -110,7 +115,7 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         Err(error) => return run.fail(sys::describe(&error)),
     };
     let mut last_retransmits = 0;
-    let mut report = |start, end, bytes: u64, latency: &Histogram, is_final: bool| {
+    let mut report = |start, end, counts: Counts, latency: &Histogram, is_final: bool| {
         let path = engine::path_sample(measured.socket.as_fd());
         let total = path.and_then(|path| path.retransmits).unwrap_or(0);
         let before = std::mem::replace(&mut last_retransmits, total);
@@ -118,9 +123,11 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
             start,
             end,
             sends: true,
-            bytes,
+            bytes: counts.bytes(),
             latency: Some(latency.clone()),
+            transaction_bytes: [counts.sent.0, counts.received.0],
             path,
+            segments: connection::segments(measured.socket.as_fd()),
             retransmits: if is_final {
                 total
             } else {
@@ -193,29 +200,30 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
             {
                 break;
             }
-            let bytes = counters.counts().bytes();
+            let counts = counters.counts();
             report(
                 interval * intervals,
                 interval_end,
-                bytes - bytes_before,
+                counts.since(&counts_before),
                 &interval_latency,
                 false,
             );
             total_latency.merge(&std::mem::take(&mut interval_latency));
-            (intervals, bytes_before) = (intervals + 1, bytes);
+            (intervals, counts_before) = (intervals + 1, counts);
         }
     }
     phase.stop_clock();
-    let bytes = counters.counts().bytes();
+    let counts = counters.counts();
+    let last_counts = counts.since(&counts_before);
     if let Some(time) = test_time
         && phase.times.elapsed >= time
-        && bytes > bytes_before
+        && last_counts.bytes() > 0
         && interval * (intervals + 1) <= time
     {
         report(
             interval * intervals,
             time,
-            bytes - bytes_before,
+            last_counts,
             &interval_latency,
             false,
         );
@@ -230,7 +238,7 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
     report(
         Duration::ZERO,
         phase.times.elapsed,
-        bytes,
+        counts,
         &total_latency,
         true,
     );

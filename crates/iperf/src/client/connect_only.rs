@@ -45,7 +45,7 @@ fn connect_repeatedly(run: &ClientRun<'_>, settings: ConnectOnly, flow: u32) {
         if run.stop.is_set() {
             return;
         }
-        let connected = run.connect(flow);
+        let connected = run.connect(flow, number);
         run.record_connect_time(connected.as_ref().map(|(_, time)| *time));
         let Some((data, connect_time)) = connected else {
             return;

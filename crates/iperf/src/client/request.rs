@@ -9,23 +9,19 @@ use super::ClientRun;
 use crate::event::ConnectionInfo;
 use crate::options::{Direction, PeriodicBursts, PermitKey};
 use crate::timing::{FlowTimings, TimingKind};
-use crate::wire::{Extension, Hello, SendAmount, TestStart, WallTime, flags};
+use crate::wire::{
+    Extension, Hello, MAX_CONGESTION_CONTROL_BYTES, SendAmount, TestStart, WallTime, flags,
+};
 
 impl ClientRun<'_> {
     /// Adds the requested features to the connection facts.
     pub(crate) fn add_requested_features(&self, connection: &mut ConnectionInfo) {
         let client = self.client;
+        connection.congestion_control = self.requested_congestion_control();
         connection.has_trip_times = client.trip_times;
         connection.upper_flags = self.upper_flags() & !flags::upper::BURSTS;
         connection.prefetch = client.send_mode.prefetch;
-        let service = self.settings.socket.type_of_service.unwrap_or(0);
-        // The pair is (received, sent). With -R, stock prints this client's type of service as the
-        // sent one; otherwise as the received one.
-        connection.types_of_service = Some(if client.direction == Direction::Reverse {
-            (0, service)
-        } else {
-            (service, 0)
-        });
+        connection.type_of_service = self.settings.socket.type_of_service;
     }
 
     /// Returns the test header of this client.
@@ -62,6 +58,7 @@ impl ClientRun<'_> {
         };
         bits |= if key.is_some() { flags::KEY } else { 0 };
         let limit = client.plan.flow().map(|flow| flow.limit);
+        let congestion_control = self.requested_congestion_control();
         Hello {
             flags: bits,
             flows: client.plan.flows(),
@@ -85,6 +82,7 @@ impl ClientRun<'_> {
             },
             extension: Some(Extension {
                 upper: upper_bits,
+                version: settings.output.version.wire_version(),
                 type_of_service: settings.socket.type_of_service.unwrap_or(0),
                 rate: client.requested_rate,
                 prefetch: client
@@ -92,17 +90,28 @@ impl ClientRun<'_> {
                     .prefetch
                     .filter(|_| server_sends)
                     .unwrap_or(0),
-                ..Extension::default()
             }),
-            start: (start_bits != 0).then(|| TestStart {
+            start: (start_bits != 0 || congestion_control.is_some()).then(|| TestStart {
                 at: scheduled_start.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
             bursts: requested_bursts
                 .as_ref()
                 .map(PeriodicBursts::burst_parameters),
+            congestion_control,
             key,
         }
+    }
+
+    /// Returns the congestion control that the header requests; `None` if it requests none.
+    fn requested_congestion_control(&self) -> Option<String> {
+        let layout = self.settings.output.version.layout();
+        let name = self.settings.socket.congestion_control.clone();
+        name.filter(|name| {
+            let length = name.len();
+            let is_sent = layout.sends_congestion_control && !self.settings.is_udp();
+            is_sent && length <= MAX_CONGESTION_CONTROL_BYTES
+        })
     }
 
     /// Returns the header's upper flags.

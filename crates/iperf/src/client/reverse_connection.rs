@@ -38,21 +38,33 @@ impl ClientRun<'_> {
         self.observer.observe(&TestEvent::Listening {
             ports: (port, port),
             window: window.unwrap_or(0) as u32,
+            congestion_control: listener.as_ref().and_then(engine::congestion_control),
             join_line: None,
         });
         Ok(listener)
     }
 
+    /// Returns the group for the reports of the server's flows.
+    pub(crate) fn reverse_reports(&self) -> Arc<ReportGroup> {
+        if self.settings.output.version.layout().sums_both_directions {
+            return Arc::clone(&self.reports);
+        }
+        ReportGroup::new(Arc::clone(self.observer), self.settings.output.interval)
+    }
+
     /// Accepts the server's connections, one per flow, and receives their data.
-    pub(super) fn receive_reverse_flows(&self, listener: &sys::Socket, forward_done: &Stop) {
-        // A separate group, because a client prints no sum of both directions.
-        let reports = ReportGroup::new(Arc::clone(self.observer), self.settings.output.interval);
+    pub(super) fn receive_reverse_flows(
+        &self,
+        listener: &sys::Socket,
+        reports: &Arc<ReportGroup>,
+        forward_done: &Stop,
+    ) {
         std::thread::scope(|scope| {
             for _ in 0..self.client.plan.flows() {
                 let Some(socket) = self.accept_reverse_connection(listener, forward_done) else {
                     return self.fail("ERROR: expected reverse connect did not occur");
                 };
-                let (number, reports) = (self.flow_numbers.next(), &reports);
+                let number = self.flow_numbers.next();
                 self.spawn(scope, move || {
                     self.receive_reverse_flow(socket, number, reports);
                 });

@@ -28,6 +28,8 @@ impl ClientRun<'_> {
         };
         std::thread::scope(|scope| {
             let forward_done = Stop::new();
+            let reverse_reports = self.reverse_reports();
+            let held = listener.is_some().then(|| reverse_reports.hold());
             let forward_flows: Vec<_> = (0..flows)
                 .filter_map(|flow| {
                     let member = self.client.starts_together.then(|| group.member());
@@ -36,7 +38,9 @@ impl ClientRun<'_> {
                 .collect();
             let reverse_flows = listener.and_then(|listener| {
                 let done = forward_done.clone();
-                self.spawn(scope, move || self.receive_reverse_flows(&listener, &done))
+                self.spawn(scope, move || {
+                    self.receive_reverse_flows(&listener, &reverse_reports, &done);
+                })
             });
             let mut has_connected = false;
             for flow in forward_flows {
@@ -48,6 +52,7 @@ impl ClientRun<'_> {
                 StopReason::Cancelled
             });
             reverse_flows.map(|flows| self.join(flows));
+            drop(held);
         });
         if flows > 1 {
             self.report_connect_times();
@@ -57,7 +62,7 @@ impl ClientRun<'_> {
     /// Runs one flow. Returns whether it connected.
     fn run_stream(&self, flow: u32, member: Option<GroupMember<'_>>) -> bool {
         let number = self.flow_numbers.next();
-        let connected = self.connect(flow);
+        let connected = self.connect(flow, number);
         self.record_connect_time(connected.as_ref().map(|(_, time)| *time));
         let Some((data, connect_time)) = connected else {
             let connection =

@@ -15,15 +15,17 @@ mod value;
 
 use std::ffi::OsString;
 
+use getopt::stock_version::{self, StockVersion};
 use getopt::{
     EarlyExit, ExitTexts, Grammar, apply_environment, mask_secrets, scan_long, utf8_words,
 };
 
+use crate::version::Version;
 pub use getopt::Exit;
 pub use send_mode::{Input, PeriodicBursts, SendMode};
 pub use settings::{
-    Bounceback, ClientSettings, ConnectOnly, Direction, ExcludedReports, Format, Increments,
-    OutputSettings, PermitKey, Role, ServerSettings, Settings, StartTime,
+    Bounceback, ClientSettings, ConnectOnly, ConnectRetry, Direction, ExcludedReports, Format,
+    Increments, OutputSettings, PermitKey, Role, ServerSettings, Settings, StartTime,
 };
 use table::GivenOptions;
 pub use value::RateSetting;
@@ -37,22 +39,41 @@ pub fn parse_iperf(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
-    let mut given = GivenOptions::default();
+    let versions = variable(stock_version::VARIABLE);
+    let version = Version::from_variable(versions.as_deref()).map_err(|reason| {
+        Exit::stderr(
+            format!("{program}: {}: {reason}\n", stock_version::VARIABLE),
+            1,
+        )
+    })?;
+    let mut given = GivenOptions {
+        version,
+        ..GivenOptions::default()
+    };
     let section = &table::SECTION;
-    let exit_texts = || ExitTexts {
-        help: Exit::stderr(usage::text(), 1),
+    let requested = |version: Version, text: String| {
+        if version.layout().help_is_success {
+            Exit::stdout(text, 0)
+        } else {
+            Exit::stderr(text, 1)
+        }
+    };
+    let exit_texts = |version| ExitTexts {
+        help: requested(version, usage::text(version)),
         version: String::new(),
         syntax_error: Exit::stderr(usage::SHORT, 1),
     };
-    let exit = |quit| match quit {
-        EarlyExit::Version => Exit::stderr(usage::VERSION, 1),
+    let exit = |quit, version: Version| match quit {
+        EarlyExit::Version => requested(version, version.layout().version_text.to_owned()),
         EarlyExit::SyntaxError(line) => {
-            EarlyExit::SyntaxError(format_as_old_getopt(&line)).into_exit(exit_texts())
+            EarlyExit::SyntaxError(format_as_old_getopt(&line)).into_exit(exit_texts(version))
         }
-        other => other.into_exit(exit_texts()),
+        other => other.into_exit(exit_texts(version)),
     };
-    apply_environment(program, section, variable, &mut given).map_err(exit)?;
-    let extra_words = scan_long(program, section, &words, &mut given).map_err(exit)?;
+    let applied = apply_environment(program, section, variable, &mut given);
+    applied.map_err(|quit| exit(quit, version))?;
+    let scanned = scan_long(program, section, &words, &mut given);
+    let extra_words = scanned.map_err(|quit| exit(quit, given.version))?;
     if let Some(word) = extra_words.first() {
         let notice = format!("{program}: ignoring extra argument -- {word}");
         given.notices.push(notice);
@@ -197,7 +218,10 @@ mod tests {
                 "",
                 "Usage: iperf [-s|-c host] [options]\nTry `iperf --help' for more information.\n",
             ),
-            ("-v", "iperf version 2.1.8 (12 August 2022) pthreads\n"),
+            (
+                "--stock-version 2.1.8 -v",
+                "iperf version 2.1.8 (12 August 2022) pthreads\n",
+            ),
             (
                 "-c h -R -d",
                 "ERROR: options of --full-duplex, --reverse, -d and -r are mutually exclusive\n",

@@ -9,6 +9,7 @@ use server::ServerConfig;
 
 use super::send_mode::SendMode;
 use crate::timing::HistogramBins;
+use crate::version::Version;
 
 /// The settings of a client or server.
 #[derive(Debug)]
@@ -91,8 +92,8 @@ pub struct ClientSettings {
     pub increments: Increments,
     /// `--bounceback`.
     pub bounceback: Option<Bounceback>,
-    /// `--connect-retries`.
-    pub retries: u32,
+    /// The repetition of failed connect calls.
+    pub retry: ConnectRetry,
     /// Whether all flows start at the same time; `--no-connect-sync` clears it.
     pub starts_together: bool,
     /// `--json`.
@@ -118,6 +119,17 @@ pub struct ServerSettings {
     pub source: Option<String>,
     /// `--permit-key-timeout`; `None` for no limit.
     pub key_timeout: Option<Duration>,
+}
+
+/// The repetition of failed connect calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectRetry {
+    /// `--connect-retries` of 2.1.8.
+    pub count: u32,
+    /// `--connect-retry-time`: how long a client tries; 0 without that option.
+    pub time: Duration,
+    /// `--connect-retry-timer`: the time from one attempt to the next.
+    pub interval: Duration,
 }
 
 /// The start time of the traffic.
@@ -156,6 +168,8 @@ pub struct Increments {
 /// `--bounceback`: a test of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounceback {
+    /// Bytes of a reply.
+    pub reply_bytes: u32,
     /// Requests per period.
     pub burst: u32,
     /// The time from one burst to the next; 0 is no pause.
@@ -197,6 +211,8 @@ pub enum PermitKey {
     reason = "each is an option of its own"
 )]
 pub struct OutputSettings {
+    /// `--stock-version`.
+    pub version: Version,
     /// `-e`, or an option that implies it: enhanced reports.
     pub enhanced: bool,
     /// `-f`.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Argument::{Nothing, OptionalAttached, Value};
+use getopt::stock_version::StockVersion;
 use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter, stock_long};
 use model::{SocketOptions, with_defaults};
 use server::{Network, ServerConfig};
@@ -15,6 +16,7 @@ use super::settings::{
 };
 use super::value::{self, RateSetting};
 use crate::timing::HistogramBins;
+use crate::version::Version;
 use crate::wire::flags::upper;
 
 with_defaults! {
@@ -59,6 +61,8 @@ with_defaults! {
         pub(super) bounce_period: Duration = Duration::from_secs(1),
         pub(super) bounce_quick_ack: bool = true,
         pub(super) connect_retries: u32 = 0,
+        pub(super) retry_time: Option<Duration> = None,
+        pub(super) retry_interval: Option<Duration> = None,
         pub(super) starts_together: bool = true,
         pub(super) send_mode: SendMode = SendMode::default(),
         pub(super) isochronous: Option<(f64, value::FrameLoad, f64)> = None,
@@ -80,6 +84,7 @@ with_defaults! {
         pub(super) json: bool = false,
         pub(super) html: Option<PathBuf> = None,
         pub(super) strict: bool = false,
+        pub(super) version: Version = Version::default(),
         /// Warnings, which go to standard error before all other output.
         pub(super) notices: Vec<String> = Vec::new(),
         /// The given client-only options, each with the form of stock's warning if the program is a
@@ -156,7 +161,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter('s', Nothing, &[], "Run as a server.", |t: &mut GivenOptions, _| { set_server(t); Ok(()) }).with_long("server").with_variable("IPERF_SERVER"),
     stock_letter('1', Nothing, &[], "Serve one client at a time.",
         |t: &mut GivenOptions, _| { t.server.serves_one_at_a_time = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
-    stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width (in microseconds, or with m in milliseconds) and number of bins, and two percentages. Default 100u,10000,5,95.",
+    stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width (in microseconds, or with m in milliseconds) and number of bins, and two percentages. Default 100u,100000,5,95.",
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
@@ -190,6 +195,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { mark_client_only(t, "--connect-only", ClientOnlyWarning::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
     stock_long("connect-retries", Value("count"), &[], "The number of retries of a refused connection. Default 0.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--connect-retries", ClientOnlyWarning::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
+    stock_long("connect-retry-time", Value("seconds"), &[], "Try to connect for N seconds. Default: once; with --connect-retry-timer 10.",
+        |t: &mut GivenOptions, v| { t.retry_time = Some(retry_delay(v, "--connect-retry-time")?); Ok(()) }),
+    stock_long("connect-retry-timer", Value("seconds"), &[], "The time from one attempt to connect to the next. Default 1.",
+        |t: &mut GivenOptions, v| { t.retry_interval = Some(retry_delay(v, "--connect-retry-timer")?); Ok(()) }),
     stock_letter('d', Nothing, &[], "Test both directions at the same time. The server opens its own connection to the client.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "-d", ClientOnlyWarning::NotValid); t.direction.add(Direction::Dual) }).with_long("dualtest"),
     stock_long("fq-rate", Value("rate"), &[], "Let the kernel pace the client's sockets at this rate, in bits per second, or in bytes per second with an upper-case suffix.",
@@ -259,6 +268,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter('v', Nothing, &[], "Print the version and exit.", |_, _| Err(EarlyExit::Version)).with_long("version"),
     stock_long("NUM_REPORT_STRUCTS", Value("count"), &[], "Refused: linerate's reports need no such buffers.",
         |_, _| refuse("linerate's reports need no such buffers")),
+    linerate_long("stock-version", Value("version"), "Print as this version of iperf 2", "2.2.1",
+        "Print the texts of this version of iperf 2: 2.1.8 or 2.2.1. The environment variable LINERATE_STOCK_VERSION also selects versions, such as 'iperf=2.1.8,iperf3=3.12'. Default {default}.",
+        |t: &mut GivenOptions, v| { t.version = Version::from_name(v).or_else(refuse)?; Ok(()) }),
     linerate_long("allow-peers", Value("network"), "Serve clients from this network only (repeatable)", "",
         "Serve only clients from this network: 10.0.0.0/8, fd00::/8, or one address. Repeatable.",
         |t: &mut GivenOptions, v| { t.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
@@ -399,6 +411,11 @@ fn set_delay(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
 fn delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
     value::seconds(text)
         .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option} time")))
+}
+
+fn retry_delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
+    value::seconds(text)
+        .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option}")))
 }
 
 fn set_start_time(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {

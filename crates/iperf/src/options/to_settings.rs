@@ -7,8 +7,8 @@ use model::{Group, Limit, Plan, Transport};
 
 use super::send_mode::send_mode;
 use super::settings::{
-    Bounceback, ClientSettings, Direction, OutputSettings, PermitKey, Role, ServerSettings,
-    Settings,
+    Bounceback, ClientSettings, ConnectRetry, Direction, OutputSettings, PermitKey, Role,
+    ServerSettings, Settings,
 };
 use super::table::{ClientOnlyWarning, GivenOptions, GivenRole};
 use super::usage;
@@ -55,7 +55,10 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
         || given.burst_period.is_some()
         || given.send_mode.prefetch.is_some()
         || given.start_time.at.is_some()
-        || (given.trip_times && given.direction.sends_from_server());
+        || (given.trip_times && given.direction.sends_from_server())
+        || (given.version.layout().timing_is_enhanced
+            && !given.udp
+            && (given.trip_times || given.send_mode.times_writes));
     let interval = given
         .interval
         .or(is_bounceback.then_some(Duration::from_secs(1)));
@@ -71,6 +74,7 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
         compatible: given.compatible,
         real_time: given.real_time,
         output: OutputSettings {
+            version: given.version,
             enhanced: given.enhanced
                 || given.bins.is_some()
                 || given.reports_bursts
@@ -198,12 +202,17 @@ fn client_settings(
         no_udp_fin: given.no_udp_fin,
         trip_times: given.trip_times,
         bounceback: given.bounceback.map(|burst| Bounceback {
+            reply_bytes: length,
             burst,
             period: given.bounce_period,
             hold: given.bounce_hold,
             quick_ack: given.bounce_quick_ack,
         }),
-        retries: given.connect_retries,
+        retry: ConnectRetry {
+            count: given.connect_retries,
+            time: given.retry_time.unwrap_or_default(),
+            interval: given.retry_interval.unwrap_or(Duration::from_millis(200)),
+        },
         starts_together: given.starts_together,
         json: given.json,
         html: given.html.take(),
@@ -264,6 +273,7 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
     if given.increments.source && given.bind.is_none() {
         return error("ERROR: option of --incr-srcip requires -B bind option to be set");
     }
+    complete_retry(given);
     warn_of_ignored_options(given);
     let is_multicast = is_group(host);
     if is_multicast && given.direction != Direction::Forward {
@@ -285,6 +295,20 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
         );
     }
     Ok(())
+}
+
+/// Completes one of the two options of connect attempts by the other, with stock's warning.
+fn complete_retry(given: &mut GivenOptions) {
+    let (missing, text) = match (given.retry_time, given.retry_interval) {
+        (Some(_), None) => ("timer", "one second"),
+        (None, Some(_)) => ("time", "ten seconds"),
+        _ => return,
+    };
+    given.retry_time.get_or_insert(Duration::from_secs(10));
+    given.retry_interval.get_or_insert(Duration::from_secs(1));
+    given.notices.push(format!(
+        "WARN: companion option of --connect-retry-{missing} not set - setting to default value of {text}"
+    ));
 }
 
 /// Refuses options that contradict `--bounceback` or need it.

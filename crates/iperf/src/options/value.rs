@@ -142,7 +142,7 @@ pub(super) enum FrameLoad {
 pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
     let mut bins = HistogramBins {
         width: Duration::from_micros(100),
-        count: 10_000,
+        count: None,
         percents: [5.0, 95.0],
     };
     let parts: Vec<&str> = text.split(',').collect();
@@ -164,7 +164,7 @@ pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
         }
     }
     if let Some(number) = parts.get(1) {
-        bins.count = count(number)?.max(1);
+        bins.count = Some(count(number)?.max(1));
     }
     for (percent, text) in bins.percents.iter_mut().zip(parts.iter().skip(2)) {
         match parse_real(text, "") {
@@ -344,12 +344,12 @@ mod tests {
                 .map(|bins| (bins.width.as_micros(), bins.count))
         };
         for (text, expected) in [
-            ("", Some((100, 10_000))),
-            ("50", Some((50, 10_000))),
-            ("100u,20", Some((100, 20))),
-            ("100usec,+20", Some((100, 20))),
-            ("1m", Some((1000, 10_000))),
-            ("1ms,20x,5%,95x", Some((1000, 20))),
+            ("", Some((100, None))),
+            ("50", Some((50, None))),
+            ("100u,20", Some((100, Some(20)))),
+            ("100usec,+20", Some((100, Some(20)))),
+            ("1m", Some((1000, None))),
+            ("1ms,20x,5%,95x", Some((1000, Some(20)))),
             ("0", None),
             ("1M", None),
             ("1s", None),

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::number::format_pacing_rate;
 use super::{PrintSettings, RULE};
 use crate::event::TestEvent;
-use crate::options::{Format, PeriodicBursts};
+use crate::options::{Bounceback, Format, PeriodicBursts};
 use crate::timing::HistogramBins;
 
 pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
@@ -15,8 +16,15 @@ pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
         TestEvent::Listening {
             ports,
             window,
+            congestion_control,
             join_line,
-        } => listening(settings, *ports, *window, join_line.as_deref()),
+        } => listening(
+            settings,
+            *ports,
+            *window,
+            congestion_control.as_deref(),
+            join_line.as_deref(),
+        ),
         TestEvent::Connecting {
             host,
             port,
@@ -24,9 +32,18 @@ pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
             flows,
             length,
             rate,
+            congestion_control,
             is_client,
         } => {
-            let mut text = connecting(settings, host, *port, *flows, *length, *rate, *is_client);
+            let mut text = connecting(
+                settings,
+                host,
+                *port,
+                *flows,
+                (*length, *rate),
+                congestion_control.as_deref(),
+                *is_client,
+            );
             text += &if settings.connects_only {
                 "TCP three-way-handshake (3WHS) only\n".to_owned()
             } else {
@@ -50,9 +67,12 @@ fn window_notes(settings: &PrintSettings) -> String {
             text,
             "Event based writes (pending queue watermark at {bytes} bytes)"
         );
+    } else if settings.has_trip_times && settings.layout().timing_is_enhanced && !settings.is_udp {
+        text += "Warn: Send side bloat possible per --tcp-write-prefetch not being set\n";
     }
     if let Some(bins) = settings.output.bins {
-        let _ = writeln!(text, "Enabled write histograms {}", format_bins(bins));
+        let bins = format_bins(settings, bins);
+        let _ = writeln!(text, "Enabled write histograms {bins}");
     }
     text
 }
@@ -65,9 +85,10 @@ fn listening(
     settings: &PrintSettings,
     (first, last): (u16, u16),
     window: u32,
+    congestion_control: Option<&str>,
     join_line: Option<&str>,
 ) -> String {
-    let output = &settings.output;
+    let (output, layout) = (&settings.output, settings.layout());
     let is_enhanced = output.enhanced && settings.is_server;
     let ports = if first == last {
         format!("port {first}")
@@ -79,17 +100,32 @@ fn listening(
     } else {
         String::new()
     };
-    let mut text = format!("Server listening on {} {ports}{pid}\n", transport(settings));
+    let family = if is_enhanced && settings.v6 && layout.names_congestion_control {
+        " (v6)"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "Server listening on {}{family} {ports}{pid}\n",
+        transport(settings)
+    );
     if let Some(join_line) = join_line.filter(|_| !output.exclude.multicast) {
         let _ = writeln!(text, "{join_line}");
     }
-    if is_enhanced {
+    if is_enhanced && settings.is_udp && layout.has_plain_datagram_size {
+        let _ = writeln!(text, "Read buffer size: {} Byte ", settings.length);
+    } else if is_enhanced {
         let length = f64::from(settings.length);
         let (buffer, bin) = (
             output.format.size(length),
             output.format.size((length / 8.0).floor()),
         );
         let _ = writeln!(text, "Read buffer size: {buffer} (Dist bin width={bin})");
+    }
+    if let Some(name) =
+        congestion_control.filter(|_| is_enhanced && layout.names_congestion_control)
+    {
+        let _ = writeln!(text, "TCP congestion control default {name}");
     }
     if output.reports_bursts && settings.is_server {
         text += "Frame or burst interval reporting (feature is experimental)\n";
@@ -98,7 +134,7 @@ fn listening(
         let _ = writeln!(
             text,
             "Enabled receive histograms {} (clients should use --trip-times)",
-            format_bins(bins)
+            format_bins(settings, bins)
         );
     }
     if output.single_udp && settings.is_server {
@@ -114,10 +150,11 @@ fn listening(
         .type_of_service
         .filter(|_| settings.is_server)
     {
-        let _ = writeln!(text, "TOS will be set to 0x{tos:x}");
+        let _ = writeln!(text, "TOS will be set to {}", format_tos(settings, tos));
     }
     if let Some(tos) = settings.tos_override {
-        let _ = writeln!(text, "Reflected TOS will be set to 0x{tos:x}");
+        let tos = format_tos(settings, tos);
+        let _ = writeln!(text, "Reflected TOS will be set to {tos}");
     }
     text += &window_line(settings, Some(window));
     if let Some((key, timeout)) = &settings.key {
@@ -135,11 +172,11 @@ fn connecting(
     host: &str,
     port: u16,
     flows: u32,
-    length: u32,
-    rate: Option<f64>,
+    (length, rate): (u32, Option<f64>),
+    congestion_control: Option<&str>,
     is_client: bool,
 ) -> String {
-    let output = &settings.output;
+    let (output, layout) = (&settings.output, settings.layout());
     let is_enhanced = output.enhanced && is_client;
     let (host, via) = match host.split_once('%') {
         Some((host, device)) if is_client => (host, format!(" via {device}")),
@@ -151,7 +188,12 @@ fn connecting(
         host
     };
     let pid = if is_enhanced || !via.is_empty() {
-        format!(" with pid {}{via} ({flows} flows)", std::process::id())
+        let flows = if layout.counts_flows {
+            format!("{flows}/0 flows/load")
+        } else {
+            format!("{flows} flows")
+        };
+        format!(" with pid {}{via} ({flows})", std::process::id())
     } else {
         String::new()
     };
@@ -160,78 +202,71 @@ fn connecting(
         transport(settings)
     );
     let bounceback = settings.bounceback.filter(|_| is_client);
-    if is_enhanced && !settings.is_udp {
+    let bursts = settings.send_mode.periodic_bursts.filter(|_| is_client);
+    if is_enhanced && !settings.is_udp && !(bounceback.is_some() && layout.has_reply_size) {
         let size = if bounceback.is_some() {
             output.format.size(length.into())
         } else {
             format!("{length} Byte")
         };
         let write_timer = if settings.send_mode.times_writes {
-            " (writetimer-enabled)"
+            layout.write_timer_note
         } else {
             ""
         };
-        let _ = writeln!(text, "Write buffer size: {size}{write_timer}");
+        let burst_size = bursts
+            .filter(|bursts| !bursts.is_isochronous && layout.has_burst_size)
+            .map_or(String::new(), |bursts| {
+                format!("  Burst size: {} Byte", bursts.mean)
+            });
+        let _ = writeln!(text, "Write buffer size: {size}{burst_size}{write_timer}");
     } else if settings.send_mode.near_congestion.is_some() && is_client {
         let _ = writeln!(text, "Write buffer size: {length} Byte");
     }
-    let bursts = settings.send_mode.periodic_bursts.filter(|_| is_client);
     if let Some(bursts) = bursts {
         text += &bursts_line(settings, &bursts);
     }
     if let Some(bounceback) = bounceback {
-        let size = output.format.size(length.into());
-        if !bounceback.period.is_zero() {
-            let (count, period) = (bounceback.burst, bounceback.period.as_secs_f64());
-            let _ = writeln!(
-                text,
-                "Bursting: {size} writes {count} times every {period:.2} second(s)"
-            );
-        }
-        let quick_ack = if bounceback.quick_ack {
-            " & tcp_quickack"
-        } else {
-            ""
-        };
-        let hold = bounceback.hold.as_micros();
-        let _ = writeln!(
-            text,
-            "Bounce-back test (size={size}) (server hold req={hold} usecs{quick_ack})"
-        );
+        text += &bounceback_lines(settings, &bounceback, length);
     }
     if let Some(bytes) = settings
         .socket
         .max_pacing_bytes_per_second
         .filter(|_| is_client)
     {
-        let rate = Format::Adaptive { bytes: false }.rate(bytes as f64 * 8.0);
-        let rate = rate.replace("bits/sec", "bit/s");
-        let _ = writeln!(text, "fair-queue socket pacing set to {}", rate.trim());
+        let rate = format_pacing_rate(bytes);
+        let _ = writeln!(text, "fair-queue socket pacing set to {rate}");
     }
-    if let Some(weight) = settings.send_mode.near_congestion.filter(|_| is_client) {
-        let _ = writeln!(
-            text,
-            "TCP near-congestion delay weight set to {weight:.4} (use --near-congestion=<value> to change)"
-        );
-    }
+    let weight = settings.send_mode.near_congestion.filter(|_| is_client);
+    let near_congestion = weight.map_or(String::new(), |weight| {
+        format!(
+            "TCP near-congestion delay weight set to {weight:.4} (use --near-congestion=<value> to change)\n"
+        )
+    });
+    // 2.2.1 prints it below the type of service.
+    let (above, below) = if layout.names_congestion_control {
+        (String::new(), near_congestion)
+    } else {
+        (near_congestion, String::new())
+    };
+    text += &above;
     text += &segment_line(settings);
-    if let Some(name) = settings
-        .socket
-        .congestion_control
-        .as_ref()
-        .filter(|_| !settings.is_udp)
-    {
-        let _ = writeln!(text, "TCP congestion control set to {name}");
-    }
+    text += &congestion_line(settings, is_enhanced, congestion_control);
     if is_enhanced {
-        let tos = settings.socket.type_of_service.unwrap_or(0);
+        let requested = settings.socket.type_of_service;
+        let tos = format_tos(settings, requested.unwrap_or(0));
+        let verb = match requested {
+            None if layout.has_dscp => "defaults",
+            _ => "set",
+        };
         let nagle = if settings.socket.no_delay || bounceback.is_some() {
             "and nodelay (Nagle off)"
         } else {
             "(Nagle on)"
         };
-        let _ = writeln!(text, "TOS set to 0x{tos:x} {nagle}");
+        let _ = writeln!(text, "TOS {verb} to {tos} {nagle}");
     }
+    text += &below;
     if output.single_udp && is_client {
         text += "WARN: Client set to bypass reporter thread per -U (suggest use lower case -u instead)\n";
     }
@@ -239,6 +274,60 @@ fn connecting(
         text += &sending_line(settings, length, rate, is_client);
     }
     text
+}
+
+/// Returns the line about TCP's congestion control.
+fn congestion_line(settings: &PrintSettings, is_enhanced: bool, used: Option<&str>) -> String {
+    let layout = settings.layout();
+    let requested = settings.socket.congestion_control.as_ref();
+    let requested = requested.filter(|_| !settings.is_udp);
+    let requested_note = requested.map(|name| format!(" set to {name}"));
+    let used_note = used
+        .filter(|_| layout.names_congestion_control && (is_enhanced || requested.is_some()))
+        .map(|name| format!(" using {name}"));
+    if requested_note.is_none() && used_note.is_none() {
+        return String::new();
+    }
+    let notes = [requested_note, used_note].map(Option::unwrap_or_default);
+    format!("TCP congestion control{}\n", notes.concat())
+}
+
+/// Formats a type of service: `0x20`, with DSCP and ECN in later versions.
+fn format_tos(settings: &PrintSettings, tos: u8) -> String {
+    if settings.layout().has_dscp {
+        format!("0x{tos:x} (dscp={},ecn={})", tos >> 2, tos & 3)
+    } else {
+        format!("0x{tos:x}")
+    }
+}
+
+/// Returns the lines about a bounceback test.
+fn bounceback_lines(settings: &PrintSettings, bounceback: &Bounceback, length: u32) -> String {
+    let size = settings.output.format.size(length.into());
+    let (count, period) = (bounceback.burst, bounceback.period.as_secs_f64());
+    let quick_ack = if bounceback.quick_ack {
+        " & tcp_quickack"
+    } else {
+        ""
+    };
+    let hold = bounceback.hold.as_micros();
+    let hold = format!("(server hold req={hold} usecs{quick_ack})");
+    let has_bursts = !bounceback.period.is_zero();
+    if settings.layout().has_reply_size {
+        let reply = settings.output.format.size(bounceback.reply_bytes.into());
+        let bursts = if has_bursts {
+            format!("Bursting request {count} times every {period:.2} second(s)\n")
+        } else {
+            String::new()
+        };
+        return format!("Bounceback test (req/reply size ={size}/{reply}) {hold}\n{bursts}");
+    }
+    let bursts = if has_bursts {
+        format!("Bursting: {size} writes {count} times every {period:.2} second(s)\n")
+    } else {
+        String::new()
+    };
+    format!("{bursts}Bounce-back test (size={size}) {hold}\n")
 }
 
 /// Returns the line about a sender's datagram size and the gap between datagrams.
@@ -265,7 +354,8 @@ fn bursts_line(settings: &PrintSettings, bursts: &PeriodicBursts) -> String {
     let period = bursts.period.as_secs_f64();
     if !bursts.is_isochronous {
         let size = settings.output.format.size(bursts.mean);
-        return format!("Bursting: {size} every {period:.2} second(s)\n");
+        let decimals = settings.layout().burst_period_decimals;
+        return format!("Bursting: {size} every {period:.decimals$} second(s)\n");
     }
     let rate = |bytes: f64| {
         let rate = Format::Adaptive { bytes: false }.rate(bytes * 8.0 / period);
@@ -282,9 +372,10 @@ fn bursts_line(settings: &PrintSettings, bursts: &PeriodicBursts) -> String {
 }
 
 /// Formats the bins of a histogram.
-fn format_bins(bins: HistogramBins) -> String {
+fn format_bins(settings: &PrintSettings, bins: HistogramBins) -> String {
     let width = bins.width.as_secs_f64() * 1e3;
-    format!("bin-width={width:.3} ms, bins={}", bins.count)
+    let count = bins.count.unwrap_or(settings.layout().histogram_bins);
+    format!("bin-width={width:.3} ms, bins={count}")
 }
 
 fn segment_line(settings: &PrintSettings) -> String {

@@ -14,6 +14,10 @@ pub(super) fn text(settings: &PrintSettings, connection: &ConnectionInfo) -> Str
     if output.exclude.connections || output.sum_only {
         return String::new();
     }
+    // The line about the failure contains all that is known.
+    if connection.local.is_none() && settings.layout().details_connect_errors {
+        return String::new();
+    }
     let space = if connection.id.number == 0 { "" } else { " " };
     let mut text = format!(
         "{}{space}{}",
@@ -27,16 +31,16 @@ pub(super) fn text(settings: &PrintSettings, connection: &ConnectionInfo) -> Str
         .started
         .filter(|_| is_enhanced(settings, connection) || settings.connects_only)
     {
-        let _ = write!(text, " on {}", format_date(started));
+        let _ = write!(text, " on {}", format_date(settings, started));
     }
     text + "\n"
 }
 
 /// Returns whether a line has the long form.
 ///
-/// A server also uses the long form for tests with trip times or bursts.
+/// A server also uses the long form for tests with trip times, bursts or a congestion control.
 fn is_enhanced(settings: &PrintSettings, connection: &ConnectionInfo) -> bool {
-    let has_times = connection.has_trip_times || connection.burst_period.is_some();
+    let has_times = connection.is_detailed() || connection.burst_period.is_some();
     settings.output.enhanced || (settings.is_server && has_times)
 }
 
@@ -63,6 +67,32 @@ pub(super) fn connect_times(times: &[Option<Duration>]) -> String {
         times.len(),
         times.len() - millis.len()
     )
+}
+
+/// Returns the lines about a failed connect call.
+pub(super) fn connect_failed(
+    settings: &PrintSettings,
+    id: &FlowId,
+    peer: &Address,
+    reason: &str,
+    has_expired: bool,
+) -> String {
+    let layout = settings.layout();
+    if !layout.details_connect_errors {
+        return format!("tcp connect failed: {reason}");
+    }
+    let now = SystemTime::now();
+    let date = if settings.output.enhanced {
+        format_date(settings, now)
+    } else {
+        sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", now)
+    };
+    let (name, host, port) = (name(id), format_host(settings, peer), peer.port());
+    let mut text = format!("{name} tcp connect to {host} port {port} failed ({reason}) on {date}");
+    if has_expired {
+        let _ = write!(text, "\n{name} tcp connect attempt timer expired on {date}");
+    }
+    text
 }
 
 /// Returns the line about a connection that the server dropped.
@@ -109,7 +139,7 @@ pub(super) fn format_host(settings: &PrintSettings, address: &Address) -> String
 }
 
 fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
-    let is_enhanced = is_enhanced(settings, connection);
+    let (layout, is_enhanced) = (settings.layout(), is_enhanced(settings, connection));
     let is_requested = |bit| connection.upper_flags & bit != 0;
     let mut notes = Vec::new();
     let mut add_note = |is_present: bool, text: &str| {
@@ -123,9 +153,20 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     }
     add_note(connection.is_full_duplex, "full-duplex");
     add_note(connection.is_reverse, "reverse");
-    if let Some((length, hold, is_quick)) = connection.bounceback {
-        let quick = if is_quick { "w/quickack " } else { "" };
-        add_note(true, &format!("bb {quick}len/hold={length}/{hold}"));
+    if let Some(bounceback) = connection.bounceback {
+        let quick = if bounceback.has_quick_ack {
+            "w/quickack "
+        } else {
+            ""
+        };
+        let (request, reply) = (bounceback.request_bytes, bounceback.reply_bytes);
+        let hold = bounceback.hold.as_micros();
+        let sizes = if layout.has_reply_size {
+            format!("req/reply/hold={request}/{reply}/{hold}")
+        } else {
+            format!("len/hold={request}/{hold}")
+        };
+        add_note(true, &format!("bb {quick}{sizes}"));
     }
     add_note(connection.has_trip_times, "trip-times");
     let is_scheduled = is_requested(upper::EPOCH_START) && !connection.has_trip_times;
@@ -142,22 +183,22 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     {
         add_note(true, &format!("clamp={bytes}"));
     }
-    add_note(is_enhanced, &format!("sock={}", connection.socket_fd));
-    if let Some((received, sent)) = connection.types_of_service {
-        let (rx, tx) = (format!("rx=0x{received:x}"), format!("tx=0x{sent:x}"));
-        match (received, sent) {
-            (0, 0) => {}
-            (_, 0) => add_note(true, &format!("tos {rx}")),
-            (0, _) => add_note(true, &format!("tos {tx}")),
-            _ => add_note(true, &format!("tos rx/tx=0x{received:x}/0x{sent:x}")),
-        }
+    let shows_socket = is_enhanced && layout.names_sockets;
+    add_note(shows_socket, &format!("sock={}", connection.socket_fd));
+    if let Some(name) = &connection.congestion_control {
+        add_note(is_enhanced, name);
+    }
+    if let Some(tos) = connection.type_of_service.filter(|tos| *tos > 0) {
+        add_note(true, &tos_note(settings, connection, tos));
     }
     if let Some(version) = connection.peer_version.as_ref().filter(|_| is_enhanced) {
         add_note(true, &format!("peer {version}"));
     }
     add_note(is_requested(upper::QUICK_ACK), "qack");
+    let shows_initial_state = is_enhanced || layout.always_has_initial_state;
     if let Some([window, segment, rtt]) = connection.initial_tcp_state {
-        add_note(true, &format!("icwnd/mss/irtt={window}/{segment}/{rtt}"));
+        let note = format!("icwnd/mss/irtt={window}/{segment}/{rtt}");
+        add_note(shows_initial_state, &note);
     }
     let shows_connect_time = is_enhanced || settings.connects_only;
     if let Some(time) = connection.connect_time.filter(|_| shows_connect_time) {
@@ -166,32 +207,62 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     notes
 }
 
+/// Returns the note about the type of service. Stock names the direction, in its own way.
+fn tos_note(settings: &PrintSettings, connection: &ConnectionInfo, tos: u8) -> String {
+    let has_dscp = settings.layout().has_dscp;
+    let value = if has_dscp {
+        format!("0x{tos:x},dscp={},ecn={}", tos >> 2, tos & 3)
+    } else {
+        format!("0x{tos:x}")
+    };
+    if connection.is_full_duplex || connection.bounceback.is_some() {
+        return format!("tos rx/tx={value}/{value}");
+    }
+    let is_reversed_at_client = connection.is_reverse && !settings.is_server;
+    let direction = if is_reversed_at_client == has_dscp {
+        "rx"
+    } else {
+        "tx"
+    };
+    format!("tos {direction}={value}")
+}
+
 /// Returns the line about the scheduled start of a flow's traffic.
-pub(super) fn start_time(id: &FlowId, at: SystemTime, now: SystemTime) -> String {
+pub(super) fn start_time(
+    settings: &PrintSettings,
+    id: &FlowId,
+    at: SystemTime,
+    now: SystemTime,
+) -> String {
     let seconds = |moment: SystemTime| {
         let since = moment.duration_since(SystemTime::UNIX_EPOCH);
         since.unwrap_or_default().as_secs()
     };
-    let (name, moment) = (name(id), format_date(at));
-    let moment = moment.split(" (").next().unwrap_or_default();
+    let (name, now_text) = (name(id), format_date(settings, now));
+    let moment = sys::clock::local_time(c"%Y-%m-%d %H:%M:%S", at);
     if at < now {
         let since = at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let start = format!("{}.{}", since.as_secs(), since.subsec_micros());
         return format!(
-            "{name} WARNING: --txstart-time ({start}) {moment} is before now {}\n",
-            format_date(now)
+            "{name} WARNING: --txstart-time ({start}) {moment} is before now {now_text}\n"
         );
     }
     let remaining = seconds(at) - seconds(now);
     format!(
-        "{name} Client traffic to start in {remaining} seconds at {moment} current time is {}\n",
-        format_date(now)
+        "{name} Client traffic to start in {remaining} seconds at {moment} current time is {now_text}\n"
     )
 }
 
-/// Formats a time as `2026-11-21 00:37:06 (UTC)`.
-fn format_date(moment: SystemTime) -> String {
-    sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", moment)
+/// Formats a time as `2026-11-21 00:37:06.123 (UTC)`, or without milliseconds.
+fn format_date(settings: &PrintSettings, moment: SystemTime) -> String {
+    if !settings.layout().has_millis {
+        return sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", moment);
+    }
+    let since = moment.duration_since(SystemTime::UNIX_EPOCH);
+    let millis = since.unwrap_or_default().subsec_millis();
+    let seconds = sys::clock::local_time(c"%Y-%m-%d %H:%M:%S", moment);
+    let zone = sys::clock::local_time(c"(%Z)", moment);
+    format!("{seconds}.{millis:03} {zone}")
 }

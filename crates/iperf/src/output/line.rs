@@ -5,33 +5,24 @@ use std::fmt::Write;
 use model::DatagramCounts;
 use stats::Histogram;
 
-use super::number::{format_net_power, format_percent};
+use super::number::{format_net_power, format_pacing_rate, format_percent};
 use super::{PrintSettings, name};
 use crate::event::{FlowFigures, FlowId, TestEvent};
 use crate::timing::{HistogramBins, TimingKind, TimingStats};
 use crate::wire::ServerReport;
 
-const BASIC: &str = "[ ID] Interval       Transfer     Bandwidth\n";
-const SUM_ONLY: &str = "[SUM-cnt] Interval       Transfer     Bandwidth\n";
-const SUM_ONLY_UDP: &str =
-    "[SUM-cnt] Interval     Transfer     Bandwidth       Lost/Total    PPS\n";
-const TCP_SENDER: &str = "[ ID] Interval            Transfer    Bandwidth       Write/Err  Rtry     Cwnd/RTT(var)        NetPwr\n";
-const TCP_RECEIVER: &str = "[ ID] Interval            Transfer    Bandwidth       Reads=Dist\n";
+pub(super) const BASIC: &str = "[ ID] Interval       Transfer     Bandwidth\n";
+pub(super) const TCP_RECEIVER: &str =
+    "[ ID] Interval            Transfer    Bandwidth       Reads=Dist\n";
 const UDP_RECEIVER: &str =
     "[ ID] Interval       Transfer     Bandwidth        Jitter   Lost/Total Datagrams\n";
-const UDP_SENDER_ENHANCED: &str =
-    "[ ID] Interval            Transfer     Bandwidth      Write/Err  PPS\n";
-const UDP_RECEIVER_ENHANCED: &str = "[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total  Latency avg/min/max/stdev PPS  Rx/inP  NetPwr\n";
-const BOUNCEBACK: &str = "[ ID] Interval            Transfer    Bandwidth         BB cnt=avg/min/max/stdev         Rtry  Cwnd/RTT    RPS\n";
 const BURST_LATENCY: &str = "[ ID] Interval            Transfer    Bandwidth    Burst Latency avg/min/max/stdev (cnt/size) inP NetPwr  Reads=Dist\n";
 const FRAME_LATENCY: &str = "[ ID] Interval            Transfer    Bandwidth    Burst Latency avg/min/max/stdev (cnt/size) NetPwr  Reads=Dist\n";
 const BURSTS: &str = "[ ID] Burst (start-end)  Transfer     Bandwidth       XferTime  (DC%)     Reads=Dist          NetPwr\n";
-const WRITE_TIMES: &str = "[ ID] Interval            Transfer    Bandwidth       Write/Err  Rtry     Cwnd/RTT        NetPwr  write-times avg/min/max/stdev (cnt)\n";
-const FRAMES_SENT: &str = "[ ID] Interval            Transfer     Bandwidth      Write/Err  Rtry     Cwnd/RTT     isoch:tx/miss/slip  NetPwr\n";
 const UDP_FRAMES_SENT: &str =
     "[ ID] Interval            Transfer     Bandwidth      Write/Err  PPS  isoch:tx/miss/slip\n";
-const UDP_FRAMES: &str = "[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total Latency avg/min/max/stdev  PPS  Frame:rx/lost  latency  NetPwr\n";
-const UDP_BIDIRECTIONAL: &str = "[ ID] Interval       Transfer     Bandwidth    Datagrams   PPS\n";
+pub(super) const UDP_BIDIRECTIONAL: &str =
+    "[ ID] Interval       Transfer     Bandwidth    Datagrams   PPS\n";
 
 /// Returns the lines for an event.
 ///
@@ -49,18 +40,6 @@ pub(super) fn text(
             let is_final = matches!(event, TestEvent::Final(..));
             flow_lines(settings, id, figures, is_final, is_new)
         }
-        TestEvent::Sum {
-            flows,
-            connection_number,
-            is_bidirectional,
-            is_final,
-            figures,
-        } => sum_line(
-            settings,
-            (*flows, *connection_number, *is_bidirectional, *is_final),
-            figures,
-            is_new,
-        ),
         TestEvent::ServerReport(id, report) if !settings.output.exclude.server_report => {
             server_report(settings, id, report)
         }
@@ -78,7 +57,9 @@ fn flow_lines(
     if settings.output.sum_only {
         return String::new();
     }
-    let is_timed = figures.has_trip_times && (settings.is_server || !figures.sends);
+    let (layout, headers) = (settings.layout(), &settings.layout().headers);
+    let is_timed =
+        (figures.is_detailed && settings.is_server) || (figures.has_trip_times && !figures.sends);
     let is_enhanced = settings.output.enhanced || is_timed;
     let timing_text = figures
         .timing
@@ -86,13 +67,27 @@ fn flow_lines(
         .and_then(|(kind, stats)| timing_columns(settings, *kind, stats, figures, is_final));
     let (header, tail) = match (figures.is_udp, figures.sends, is_enhanced) {
         _ if timing_text.is_some() => timing_text.unwrap_or_default(),
-        _ if figures.latency.is_some() && settings.bounceback.is_some() => {
-            (BOUNCEBACK, bounceback_columns(figures))
+        _ if figures.latency.is_some() && settings.bounceback.is_some() => (
+            headers.bounceback,
+            bounceback_columns(settings, figures, is_final),
+        ),
+        (false, true, true) if settings.socket.max_pacing_bytes_per_second.is_some() => {
+            (headers.tcp_paced_sender, write_columns(settings, figures))
         }
-        (false, true, true) => (TCP_SENDER, write_columns(figures)),
+        (false, true, true) => (headers.tcp_sender, write_columns(settings, figures)),
         (false, false, true) => (TCP_RECEIVER, read_columns(figures)),
-        (true, true, true) => (UDP_SENDER_ENHANCED, datagram_send_columns(figures)),
-        (true, false, true) => (UDP_RECEIVER_ENHANCED, datagram_receive_columns(figures)),
+        (true, true, true) => {
+            let timeouts = if layout.counts_timeouts { "/0" } else { "" };
+            (headers.udp_sender, datagram_send_columns(figures, timeouts))
+        }
+        (true, false, true) => {
+            let header = if figures.has_trip_times {
+                headers.udp_timed_receiver
+            } else {
+                headers.udp_receiver
+            };
+            (header, datagram_receive_columns(settings, figures))
+        }
         (true, false, false) => (UDP_RECEIVER, jitter_and_loss_columns(figures)),
         (_, _, false) => (BASIC, String::new()),
     };
@@ -104,14 +99,14 @@ fn flow_lines(
     );
     text += &out_of_order_line(&name, figures);
     if let (Some((kind, stats)), Some(bins)) = (&figures.timing, settings.output.bins) {
-        text += &histogram_line(&name, figures, (*kind, stats), bins, is_final);
+        text += &histogram_line(settings, &name, figures, (*kind, stats), bins, is_final);
     }
     if let Some(latency) = figures
         .latency
         .as_ref()
         .filter(|_| is_final && settings.bounceback.is_some())
     {
-        text += &bounceback_histogram_line(&name, figures, latency);
+        text += &bounceback_histogram_line(settings, &name, figures, latency);
     }
     text
 }
@@ -135,12 +130,16 @@ fn timing_columns(
     let bytes_per_second = figures.bits_per_second() / 8.0;
     let net_power = format_net_power(bytes_per_second, mean / 1e3);
     let frames = format!("{}/{}/{}", stats.frames, stats.missed, stats.slips);
-    let path = figures.path.unwrap_or_default();
-    let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
-    let rtt = path.smoothed_rtt.unwrap_or_default();
+    let path = PathColumns::new(figures);
+    let PathColumns {
+        window,
+        rtt_us,
+        rtt,
+        ..
+    } = &path;
     let (calls, failed, retries) = (figures.calls, figures.failed_sends, figures.retransmits);
-    let path_power = format_net_power(bytes_per_second, rtt.as_secs_f64());
-    let rtt_us = rtt.as_micros();
+    let path_power = &path.power;
+    let (layout, headers) = (settings.layout(), &settings.layout().headers);
     Some(match (kind, figures.is_udp, figures.sends) {
         (TimingKind::TripTimes, false, false) => {
             let in_progress = settings.output.format.size(bytes_per_second * mean / 1e3);
@@ -167,16 +166,28 @@ fn timing_columns(
             )
         }
         (TimingKind::Writes, false, true) => {
-            let tail = format!(
-                "  {calls}/{failed}{retries:>11}{window:>9}K/{rtt_us} us  {path_power}  {times} ({count})"
-            );
-            (WRITE_TIMES, tail)
+            let tail = if layout.has_segments {
+                let (in_flight, window) = (&path.in_flight, &path.window_and_segments);
+                format!(
+                    "  {calls}/{failed}{retries:>9}{in_flight:>11}/{window}/{rtt} us      {path_power}  {times} ({count})"
+                )
+            } else {
+                format!(
+                    "  {calls}/{failed}{retries:>11}{window:>10}/{rtt_us} us  {path_power}  {times} ({count})"
+                )
+            };
+            (headers.write_times, tail)
         }
         (TimingKind::Frames, false, true) => {
+            let path_state = if layout.has_segments {
+                format!("{:>14}/{rtt}", path.window_and_segments)
+            } else {
+                format!("{window:>10}/{rtt_us}")
+            };
             let tail = format!(
-                "  {calls}/{failed}{retries:>9}{window:>9}K/{rtt_us} us{frames:>15}{path_power:>11}"
+                "  {calls}/{failed}{retries:>9}{path_state} us{frames:>15}{path_power:>11}"
             );
-            (FRAMES_SENT, tail)
+            (headers.frames_sent, tail)
         }
         (TimingKind::Frames, true, true) => {
             let rate = per_second(figures, calls);
@@ -192,10 +203,27 @@ fn timing_columns(
                 delays.map_or_else(|| "-/-/-/-".to_owned(), |delays| delays.format_millis());
             let loss = jitter_and_loss_columns(figures);
             let tail = format!("{loss} {delays} ms {rate:.0} pps{frames:>7}  {times} {net_power}");
-            (UDP_FRAMES, tail)
+            (headers.udp_frames, tail)
         }
         _ => return None,
     })
+}
+
+/// Returns the line of a sender about the deviations from the schedule of its frames.
+pub(super) fn schedule_errors(settings: &PrintSettings, event: &TestEvent<'_>) -> Option<String> {
+    let TestEvent::Final(id, figures) = event else {
+        return None;
+    };
+    let (kind, stats) = figures.timing.as_ref()?;
+    let is_reported = settings.layout().reports_schedule_errors;
+    if *kind != TimingKind::Frames || !figures.sends || !is_reported {
+        return None;
+    }
+    let errors = stats.summary_ms().map(|time| format!("{time:.3}"));
+    let (name, errors) = (name(id), errors.join("/"));
+    Some(format!(
+        "{name} Isoch schedule errors (mean/min/max/stdev) = {errors} ms\n"
+    ))
 }
 
 /// Formats a number with two significant digits, as C's `%.2g`.
@@ -210,6 +238,7 @@ fn format_two_digits(number: f64) -> String {
 
 /// Returns the line with the histogram of the timings.
 fn histogram_line(
+    settings: &PrintSettings,
     name: &str,
     figures: &FlowFigures,
     (kind, stats): (TimingKind, &TimingStats),
@@ -229,7 +258,8 @@ fn histogram_line(
         micros if micros % 1000 == 0 => format!("{}ms", micros / 1000),
         micros => format!("{micros}us"),
     };
-    let listed_bins = || stats.bins.iter().filter(|(bin, _)| **bin <= bins.count);
+    let max_bin = bins.count.unwrap_or(settings.layout().histogram_bins);
+    let listed_bins = || stats.bins.iter().filter(|(bin, _)| **bin <= max_bin);
     let above: u64 =
         stats.bins.values().sum::<u64>() - listed_bins().map(|(_, count)| count).sum::<u64>();
     let listed: Vec<String> = listed_bins()
@@ -244,9 +274,10 @@ fn histogram_line(
             seen += **count;
             seen >= rank
         });
-        reached.map_or(bins.count, |(bin, _)| *bin)
+        reached.map_or(max_bin, |(bin, _)| *bin)
     };
-    let longest = if label == "F8" && stats.count > 0 {
+    let has_longest = label == "F8" || (label == "T8" && settings.layout().has_longest_datagram);
+    let longest = if has_longest && stats.count > 0 {
         let [_, _, max, _] = stats.summary_ms();
         format!(" ({max:.3} ms/{:.6})", stats.longest_at_ns as f64 / 1e9)
     } else {
@@ -264,7 +295,11 @@ fn histogram_line(
 }
 
 /// Returns the first columns: `[  1] 0.0000-1.0000 sec  9.63 MBytes  80.7 Mbits/sec`.
-fn interval_and_rate(settings: &PrintSettings, name: &str, figures: &FlowFigures) -> String {
+pub(super) fn interval_and_rate(
+    settings: &PrintSettings,
+    name: &str,
+    figures: &FlowFigures,
+) -> String {
     let format = settings.output.format;
     let amount = format.amount(figures.bytes as f64);
     let rate = format.rate(figures.bits_per_second());
@@ -279,29 +314,78 @@ fn format_interval(figures: &FlowFigures) -> String {
     )
 }
 
+/// The state of a TCP connection, as columns print it.
+struct PathColumns {
+    /// The bytes in flight, and segments: `0K(0)`.
+    in_flight: String,
+    /// The congestion window: `319K`.
+    window: String,
+    /// The congestion window, and segments: `319K(10)`.
+    window_and_segments: String,
+    /// The smoothed round-trip time in microseconds: `26`.
+    rtt_us: String,
+    /// The smoothed round-trip time and its deviation in microseconds: `26(8)`.
+    rtt: String,
+    /// The network power.
+    power: String,
+}
+
+impl PathColumns {
+    fn new(figures: &FlowFigures) -> Self {
+        let path = figures.path.unwrap_or_default();
+        let window_bytes = path.congestion_window_bytes.unwrap_or(0);
+        let segments = figures.segments;
+        let segment_bytes = segments.map_or(0, |segments| u64::from(segments.bytes));
+        let segments_in_flight = segments.map_or(0, |segments| u64::from(segments.in_flight));
+        let kbytes = |bytes: u64| format!("{}K", bytes / 1024);
+        let window = kbytes(window_bytes);
+        let window_segments = window_bytes.checked_div(segment_bytes).unwrap_or(0);
+        let in_flight = kbytes(segments_in_flight * segment_bytes);
+        let rtt = path.smoothed_rtt.unwrap_or_default();
+        let variation = path.rtt_deviation.unwrap_or_default();
+        Self {
+            in_flight: format!("{in_flight}({segments_in_flight})"),
+            window_and_segments: format!("{window}({window_segments})"),
+            window,
+            rtt_us: rtt.as_micros().to_string(),
+            rtt: format!("{}({})", rtt.as_micros(), variation.as_micros()),
+            power: format_net_power(figures.bits_per_second() / 8.0, rtt.as_secs_f64()),
+        }
+    }
+}
+
 /// Returns the columns of a TCP sender: write calls, retransmissions, window, round-trip time and
 /// network power.
-fn write_columns(figures: &FlowFigures) -> String {
+fn write_columns(settings: &PrintSettings, figures: &FlowFigures) -> String {
     let (calls, failed, retries) = (figures.calls, figures.failed_sends, figures.retransmits);
-    let path = figures.path.unwrap_or_default();
-    let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
-    let rtt = path.smoothed_rtt.unwrap_or_default();
-    let variation = path.rtt_deviation.unwrap_or_default();
-    let power = format_net_power(figures.bits_per_second() / 8.0, rtt.as_secs_f64());
+    let path = PathColumns::new(figures);
+    let PathColumns {
+        in_flight,
+        window,
+        window_and_segments,
+        rtt,
+        power,
+        ..
+    } = &path;
+    if !settings.layout().has_segments {
+        return format!("  {calls}/{failed}{retries:>11}{window:>10}/{rtt} us  {power}");
+    }
+    let pacing = settings.socket.max_pacing_bytes_per_second;
+    let pacing = pacing.map_or(String::new(), |bytes| {
+        format!(" {}", format_pacing_rate(bytes))
+    });
     format!(
-        "  {calls}/{failed}{retries:>11}{window:>9}K/{}({}) us  {power}",
-        rtt.as_micros(),
-        variation.as_micros()
+        "  {calls}/{failed}{retries:>10}{in_flight:>13}/{window_and_segments}/{rtt} us{pacing}  {power}"
     )
 }
 
-fn read_columns(figures: &FlowFigures) -> String {
+pub(super) fn read_columns(figures: &FlowFigures) -> String {
     let bins = figures.read_sizes.unwrap_or_default();
     let listed = bins.map(|count| count.to_string()).join(":");
     format!("  {}={listed}", bins.iter().sum::<u64>())
 }
 
-fn per_second(figures: &FlowFigures, count: u64) -> f64 {
+pub(super) fn per_second(figures: &FlowFigures, count: u64) -> f64 {
     let seconds = figures.end.saturating_sub(figures.start).as_secs_f64();
     if seconds > 0.0 {
         count as f64 / seconds
@@ -310,10 +394,11 @@ fn per_second(figures: &FlowFigures, count: u64) -> f64 {
     }
 }
 
-fn datagram_send_columns(figures: &FlowFigures) -> String {
+/// Returns the columns of a UDP sender. linerate's calls have no timeouts to count in `timeouts`.
+pub(super) fn datagram_send_columns(figures: &FlowFigures, timeouts: &str) -> String {
     let (calls, failed) = (figures.calls, figures.failed_sends);
     let rate = per_second(figures, calls);
-    format!("  {calls}/{failed}{rate:>9.0} pps")
+    format!("  {calls}/{failed}{timeouts}{rate:>9.0} pps")
 }
 
 fn jitter_and_loss_columns(figures: &FlowFigures) -> String {
@@ -335,19 +420,37 @@ fn format_jitter_and_loss(jitter_ms: f64, lost: u64, total: u64) -> String {
     )
 }
 
-fn datagram_receive_columns(figures: &FlowFigures) -> String {
+fn datagram_receive_columns(settings: &PrintSettings, figures: &FlowFigures) -> String {
     let counts = figures.datagrams.unwrap_or_default();
     let Some(latency) = DelayStats::from_counts(&counts) else {
         return jitter_and_loss_columns(figures) + " -/-/-/- ms 0 pps";
     };
-    let rate = per_second(figures, counts.received);
-    jitter_and_loss_columns(figures)
-        + &latency.columns(rate, counts.received, figures.bits_per_second() / 8.0)
+    let (rate, received) = (per_second(figures, counts.received), counts.received);
+    // linerate's calls have no timeouts, and its buffers truncate no datagram.
+    let (is_timed, counts_timeouts) = (figures.has_trip_times, settings.layout().counts_timeouts);
+    let in_progress = is_timed || !counts_timeouts;
+    let columns = LatencyColumns {
+        per_second: rate,
+        received: in_progress.then_some(received),
+        reads: counts_timeouts.then_some(received),
+        bytes_per_second: figures.bits_per_second() / 8.0,
+    };
+    jitter_and_loss_columns(figures) + &latency.columns(&columns)
+}
+
+/// The columns beside the latencies of a UDP receiver.
+struct LatencyColumns {
+    per_second: f64,
+    /// The datagrams of the column with those in progress; `None` without the column.
+    received: Option<u64>,
+    /// The reads of the column with timeouts; `None` without the column.
+    reads: Option<u64>,
+    bytes_per_second: f64,
 }
 
 /// Statistics of the one-way delays of datagrams.
 #[expect(clippy::struct_field_names, reason = "the names carry the unit")]
-struct DelayStats {
+pub(super) struct DelayStats {
     mean_ms: f64,
     min_ms: f64,
     max_ms: f64,
@@ -356,7 +459,7 @@ struct DelayStats {
 
 impl DelayStats {
     /// Returns the statistics; `None` without delays.
-    fn from_counts(counts: &DatagramCounts) -> Option<Self> {
+    pub(super) fn from_counts(counts: &DatagramCounts) -> Option<Self> {
         let (mean, deviation) = counts.delays.mean_and_deviation_ns()?;
         let (min, max) = counts.delays.extremes_ns.unwrap_or_default();
         Some(Self {
@@ -367,17 +470,22 @@ impl DelayStats {
         })
     }
 
-    fn format_millis(&self) -> String {
-        let Self {
-            mean_ms,
-            min_ms,
-            max_ms,
-            deviation_ms,
-        } = self;
-        format!("{mean_ms:.3}/{min_ms:.3}/{max_ms:.3}/{deviation_ms:.3}")
+    /// Returns mean, minimum, maximum and standard deviation.
+    pub(super) fn all_ms(&self) -> [f64; 4] {
+        [self.mean_ms, self.min_ms, self.max_ms, self.deviation_ms]
     }
 
-    fn columns(&self, per_second: f64, received: u64, bytes_per_second: f64) -> String {
+    fn format_millis(&self) -> String {
+        self.all_ms().map(|time| format!("{time:.3}")).join("/")
+    }
+
+    fn columns(&self, columns: &LatencyColumns) -> String {
+        let LatencyColumns {
+            per_second,
+            received,
+            reads,
+            bytes_per_second,
+        } = columns;
         let Self {
             mean_ms,
             deviation_ms,
@@ -386,15 +494,19 @@ impl DelayStats {
         // The mean number of datagrams in flight and its deviation, by Little's law.
         let in_progress = per_second * mean_ms / 1e3;
         let deviation_in_progress = per_second * deviation_ms / 1e3;
-        let power = format_net_power(bytes_per_second, mean_ms / 1e3);
+        let in_progress = received.map_or(String::new(), |received| {
+            format!(" {received}/{in_progress:.0}({deviation_in_progress:.0}) pkts")
+        });
+        let reads = reads.map_or(String::new(), |reads| format!(" {reads}/0/0"));
+        let power = format_net_power(*bytes_per_second, mean_ms / 1e3);
         format!(
-            " {} ms {per_second:.0} pps {received}/{in_progress:.0}({deviation_in_progress:.0}) pkts {power}",
+            " {} ms {per_second:.0} pps{in_progress}{reads} {power}",
             self.format_millis()
         )
     }
 }
 
-fn out_of_order_line(name: &str, figures: &FlowFigures) -> String {
+pub(super) fn out_of_order_line(name: &str, figures: &FlowFigures) -> String {
     match figures.out_of_order() {
         0 => String::new(),
         _ if figures.sends => String::new(),
@@ -403,93 +515,6 @@ fn out_of_order_line(name: &str, figures: &FlowFigures) -> String {
             format_interval(figures)
         ),
     }
-}
-
-fn sum_line(
-    settings: &PrintSettings,
-    (flows, connection_number, is_bidirectional, is_final): (usize, Option<u32>, bool, bool),
-    figures: &FlowFigures,
-    mut is_new: impl FnMut(&'static str) -> bool,
-) -> String {
-    let is_enhanced = settings.output.enhanced || (settings.is_server && figures.has_trip_times);
-    let is_udp_receiver = figures.is_udp && !figures.sends && !is_bidirectional;
-    let (name, header) = match connection_number {
-        _ if settings.output.sum_only && is_udp_receiver => {
-            (format!("[SUM-{flows}]"), SUM_ONLY_UDP)
-        }
-        _ if settings.output.sum_only => (format!("[SUM-{flows}]"), SUM_ONLY),
-        Some(number) if is_enhanced && figures.is_udp => {
-            (format!("[FD{number}]"), UDP_BIDIRECTIONAL)
-        }
-        Some(number) if is_enhanced => (format!("[FD{number}]"), BASIC),
-        Some(_) if figures.is_udp && is_bidirectional => ("[SUM]".to_owned(), UDP_BIDIRECTIONAL),
-        None if figures.is_udp && is_bidirectional => ("[SUM]".to_owned(), ""),
-        _ if figures.is_udp && is_enhanced => ("[SUM]".to_owned(), UDP_SENDER_ENHANCED),
-        _ if figures.is_udp => ("[SUM]".to_owned(), BASIC),
-        _ if is_enhanced && is_bidirectional => ("[SUM]".to_owned(), BASIC),
-        _ if is_enhanced && figures.timing.is_some() && figures.sends => {
-            ("[SUM]".to_owned(), TCP_SENDER)
-        }
-        _ if is_enhanced && figures.timing.is_some() => ("[SUM]".to_owned(), TCP_RECEIVER),
-        // A TCP sum is printed below the header of its flows.
-        _ => ("[SUM]".to_owned(), ""),
-    };
-    let datagram_columns = |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
-    let tail = match (figures.is_udp, is_enhanced, is_bidirectional) {
-        (true, _, true) if connection_number.is_some() => {
-            datagram_columns(figures.expected_datagrams + figures.calls)
-        }
-        (true, _, true) => {
-            let (lost, total) = (figures.lost(), figures.expected_datagrams + figures.calls);
-            format!("   {lost}/{total} ({}%)", format_percent(lost, total))
-        }
-        (true, ..) if is_udp_receiver => {
-            let (lost, expected) = (figures.lost(), figures.expected_datagrams);
-            if settings.output.sum_only || is_enhanced {
-                format!(
-                    "  {lost}/{expected}{:>9.0} pps",
-                    per_second(figures, expected)
-                )
-            } else {
-                format!("   {lost}/{expected} ({}%)", format_percent(lost, expected))
-            }
-        }
-        (true, true, false) => datagram_send_columns(figures),
-        (false, true, false) if figures.sends => {
-            format!(
-                "  {}/{}{:>10}",
-                figures.calls, figures.failed_sends, figures.retransmits
-            )
-        }
-        (false, true, false) => read_columns(figures),
-        _ => String::new(),
-    };
-    let header = if !header.is_empty() && is_new(header) {
-        header
-    } else {
-        ""
-    };
-    let mut text = format!(
-        "{header}{}{tail}\n",
-        interval_and_rate(settings, &name, figures)
-    );
-    if connection_number.is_some() && is_enhanced && settings.is_server {
-        let _ = writeln!(
-            text,
-            "{}{tail}",
-            interval_and_rate(settings, "[SUM]", figures)
-        );
-    }
-    let prints_sent = !is_bidirectional && figures.sends
-        || is_bidirectional && !is_enhanced && !settings.is_server;
-    if figures.is_udp && prints_sent && is_final {
-        let sent = figures.calls + flows as u64;
-        let _ = writeln!(text, "[SUM-{flows}] Sent {sent} datagrams");
-    }
-    if is_udp_receiver {
-        text += &out_of_order_line(&name, figures);
-    }
-    text
 }
 
 /// Returns the report of a UDP server, with its own header.
@@ -516,13 +541,16 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
                 max_ms: millis(latency.max_us),
                 deviation_ms: (squares / count).sqrt() / 1e3,
             };
-            let rate = f64::from(latency.packets_per_second);
-            let text = stats.columns(
-                rate,
-                latency.packets_per_second.into(),
-                figures.bits_per_second() / 8.0,
-            );
-            (UDP_RECEIVER_ENHANCED, text)
+            let layout = settings.layout();
+            let rate = latency.packets_per_second;
+            // The report has no count of reads; stock prints 0.
+            let text = stats.columns(&LatencyColumns {
+                per_second: f64::from(rate),
+                received: Some(rate.into()),
+                reads: layout.counts_timeouts.then_some(0),
+                bytes_per_second: figures.bits_per_second() / 8.0,
+            });
+            (layout.headers.udp_timed_receiver, text)
         }
         _ => (UDP_RECEIVER, String::new()),
     };
@@ -545,22 +573,39 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
 }
 
 /// Returns the columns of a bounceback test: replies, their latency, and the reply rate.
-fn bounceback_columns(figures: &FlowFigures) -> String {
+fn bounceback_columns(settings: &PrintSettings, figures: &FlowFigures, is_final: bool) -> String {
     let empty = Histogram::default();
     let latency = figures.latency.as_ref().unwrap_or(&empty);
     let (mean_ms, min_ms, max_ms, deviation_ms) = latency_summary_ms(latency);
-    let path = figures.path.unwrap_or_default();
-    let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
-    let rtt = path.smoothed_rtt.unwrap_or_default().as_micros();
+    let path = PathColumns::new(figures);
     let rate = if mean_ms > 0.0 { 1e3 / mean_ms } else { 0.0 };
-    format!(
-        "    {}={mean_ms:.3}/{min_ms:.3}/{max_ms:.3}/{deviation_ms:.3} ms{:>5}{window:>5}K/{rtt} us {rate:>8.0} rps",
+    let latency = format!(
+        "    {}={mean_ms:.3}/{min_ms:.3}/{max_ms:.3}/{deviation_ms:.3} ms{:>5}",
         latency.len(),
         figures.retransmits
-    )
+    );
+    if !settings.layout().has_segments {
+        let (window, rtt) = (&path.window, &path.rtt_us);
+        return format!("{latency}{window:>6}/{rtt} us {rate:>8.0} rps");
+    }
+    let state = if is_final {
+        "-(-)/-(-)  ".to_owned()
+    } else {
+        let (window, segments) = path
+            .window_and_segments
+            .split_once('(')
+            .unwrap_or((&path.window, "0)"));
+        format!("{window}/({segments}/{} us", path.rtt)
+    };
+    let [sent, received] = figures.transaction_bytes.map(|bytes| match bytes {
+        0 => "0".to_owned(),
+        bytes => settings.output.format.size(bytes as f64),
+    });
+    let decimals = usize::from(rate == 0.0);
+    format!("{latency}   {state}  Tx={sent} Rx={received}  RPS={rate:.decimals$}")
 }
 
-fn latency_summary_ms(times: &Histogram) -> (f64, f64, f64, f64) {
+pub(super) fn latency_summary_ms(times: &Histogram) -> (f64, f64, f64, f64) {
     let (min, max) = times.extremes().unwrap_or_default();
     (
         times.mean_ns().unwrap_or(0.0) / 1e6,
@@ -571,9 +616,15 @@ fn latency_summary_ms(times: &Histogram) -> (f64, f64, f64, f64) {
 }
 
 /// Returns the line with the histogram of a bounceback test, in bins of 100 µs.
-fn bounceback_histogram_line(name: &str, figures: &FlowFigures, times: &Histogram) -> String {
+fn bounceback_histogram_line(
+    settings: &PrintSettings,
+    name: &str,
+    figures: &FlowFigures,
+    times: &Histogram,
+) -> String {
     const BIN_NS: u64 = 100_000;
     const BINS: u64 = 10_000;
+    let space = settings.layout().bounceback_histogram_space;
     let mut bins: Vec<(u64, u64)> = Vec::new();
     let mut above = 0;
     for (low_ns, _, count) in times.buckets() {
@@ -600,7 +651,7 @@ fn bounceback_histogram_line(name: &str, figures: &FlowFigures, times: &Histogra
         .map(|(bin, count)| format!("{bin}:{count}"))
         .collect();
     format!(
-        "{name} {} sec BB8(f)-PDF: bin(w=100us):cnt({total})={} (5.00/95.00/99.7%={low}/{high}/{highest},Outliers=0,obl/obu=0/{above})\n",
+        "{name} {} sec{space}BB8(f)-PDF: bin(w=100us):cnt({total})={} (5.00/95.00/99.7%={low}/{high}/{highest},Outliers=0,obl/obu=0/{above})\n",
         self::format_interval(figures),
         listed.join(",")
     )

@@ -7,6 +7,7 @@ mod connection;
 mod csv;
 mod line;
 mod number;
+mod sum;
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -16,6 +17,7 @@ use server::{ErrorLog, SharedLogLimit};
 
 use crate::event::{FlowId, Observer, TestEvent};
 use crate::options::Settings;
+use crate::version::Layout;
 
 /// Prints the events of a test.
 pub struct Printer<'a> {
@@ -33,6 +35,8 @@ struct PrintSettings {
     output: crate::options::OutputSettings,
     is_udp: bool,
     is_server: bool,
+    v6: bool,
+    has_trip_times: bool,
     socket: model::SocketOptions,
     length: u32,
     serves_one_at_a_time: bool,
@@ -45,11 +49,18 @@ struct PrintSettings {
     is_quiet: bool,
 }
 
+impl PrintSettings {
+    /// Returns the layout of the printed version.
+    fn layout(&self) -> &'static Layout {
+        self.output.version.layout()
+    }
+}
+
 struct State<'a> {
     out: Box<dyn Write + Send + 'a>,
     errors: Box<dyn Write + Send + 'a>,
     /// The headers printed since the current test began.
-    headers: HashSet<&'static str>,
+    headers: HashSet<String>,
     /// Whether a flow of the current test has ended. If so, the next connection starts a new
     /// test.
     flow_has_ended: bool,
@@ -83,9 +94,9 @@ impl<'a> Printer<'a> {
                 )
             }
         };
-        let (connects_only, tos_override) = match &settings.role {
-            Role::Client(client) => (client.connect_only.is_some(), None),
-            Role::Server(serve) => (false, serve.tos_override),
+        let (connects_only, tos_override, has_trip_times) = match &settings.role {
+            Role::Client(client) => (client.connect_only.is_some(), None, client.trip_times),
+            Role::Server(serve) => (false, serve.tos_override, false),
         };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
@@ -93,6 +104,8 @@ impl<'a> Printer<'a> {
                 output: settings.output.clone(),
                 is_udp: settings.is_udp(),
                 is_server,
+                v6: settings.v6,
+                has_trip_times,
                 socket: settings.socket.clone(),
                 length: settings.length,
                 serves_one_at_a_time,
@@ -124,7 +137,20 @@ impl Observer for Printer<'_> {
     fn observe(&self, event: &TestEvent<'_>) {
         let settings = &self.settings;
         let mut state = self.state();
-        if let TestEvent::Error(line) = event {
+        let error = match event {
+            TestEvent::Error(line) => Some(line.clone()),
+            TestEvent::ConnectFailed {
+                id,
+                peer,
+                reason,
+                has_expired,
+            } => {
+                let line = connection::connect_failed(settings, id, peer, reason, *has_expired);
+                Some(line)
+            }
+            _ => None,
+        };
+        if let Some(line) = error {
             // Clients must not fill a server's disk.
             let max_lines = if settings.is_server {
                 ErrorLog::MAX_WARNINGS
@@ -145,8 +171,19 @@ impl Observer for Printer<'_> {
         if settings.is_quiet {
             return;
         }
+        if let Some(line) = line::schedule_errors(settings, event) {
+            let _ = state.errors.write_all(line.as_bytes());
+        }
         let text = match event {
-            _ if settings.output.csv => csv::text(settings, event, &mut state.csv_interval_ends),
+            _ if settings.output.csv => {
+                let State {
+                    headers,
+                    csv_interval_ends,
+                    ..
+                } = &mut *state;
+                let is_new = |header: &str| headers.insert(header.to_owned());
+                csv::text(settings, event, csv_interval_ends, is_new)
+            }
             TestEvent::Listening { .. } | TestEvent::Connecting { .. } => {
                 banner::text(settings, event)
             }
@@ -156,10 +193,13 @@ impl Observer for Printer<'_> {
                 }
                 connection::text(settings, connection)
             }
-            TestEvent::StartTime { id, at, now } => connection::start_time(id, *at, *now),
+            TestEvent::StartTime { id, at, now } => connection::start_time(settings, id, *at, *now),
             TestEvent::Dropped(connection) => connection::dropped(settings, connection),
             TestEvent::DatagramsSent(id, count) => sent_line(settings, id, *count),
-            TestEvent::ConnectTimes(times) if settings.output.enhanced => {
+            TestEvent::ConnectTimes(times)
+                if settings.output.enhanced
+                    && (settings.connects_only || settings.layout().summarizes_connect_times) =>
+            {
                 connection::connect_times(times)
             }
             TestEvent::ConnectTimes(_) => String::new(),
@@ -167,7 +207,13 @@ impl Observer for Printer<'_> {
             _ => {
                 state.flow_has_ended |= matches!(event, TestEvent::Final(..));
                 let headers = &mut state.headers;
-                line::text(settings, event, |header| headers.insert(header))
+                let is_new = |header: &'static str| headers.insert(header.to_owned());
+                match event {
+                    TestEvent::Sum { .. } if !settings.output.exclude.data => {
+                        sum::text(settings, event, is_new)
+                    }
+                    _ => line::text(settings, event, is_new),
+                }
             }
         };
         let _ = state.out.write_all(text.as_bytes());

@@ -75,6 +75,12 @@ impl Format {
     }
 }
 
+/// Formats the rate of the kernel's pacing: `80.0 Mbit/s`.
+pub(super) fn format_pacing_rate(bytes_per_second: u64) -> String {
+    let rate = Format::Adaptive { bytes: false }.rate(bytes_per_second as f64 * 8.0);
+    rate.replace("bits/sec", "bit/s").trim().to_owned()
+}
+
 /// Formats the network power: the rate in bytes per second, divided by the delay, in millions.
 pub(super) fn format_net_power(bytes_per_second: f64, delay_seconds: f64) -> String {
     let power = bytes_per_second / delay_seconds / 1e6;

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use control::ControlConnection;
 use engine::{CounterReading, Counters, Stop, deadline_thread};
@@ -16,7 +16,7 @@ use sys::call::{self, Error};
 
 use super::IperfDialect;
 use super::requested::MAX_SEND_LENGTH;
-use crate::event::{ConnectionInfo, TestEvent};
+use crate::event::{BouncebackInfo, ConnectionInfo, TestEvent};
 use crate::report_group::MeasuredFlow;
 use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};
 
@@ -53,12 +53,16 @@ pub(super) fn serve(
     let local = control.local_address();
     let connection = ConnectionInfo {
         initial_tcp_state: crate::connection::initial_tcp_state(control.as_fd()),
-        bounceback: Some((
-            bounce.size,
-            bounce.hold.as_micros() as u32,
-            bounce.quick_ack,
-        )),
+        bounceback: Some(BouncebackInfo {
+            request_bytes: bounce.size,
+            reply_bytes: bounce.size,
+            hold: bounce.hold,
+            has_quick_ack: bounce.quick_ack,
+        }),
         local: local.clone(),
+        device: crate::connection::device_for_peer(control.peer()),
+        type_of_service: bounce.type_of_service,
+        started: Some(SystemTime::now()),
         ..crate::connection::unconnected(id.clone(), control.peer().clone())
     };
     // The messages have no field for a key.
@@ -83,6 +87,7 @@ pub(super) fn serve(
         endpoints: local.map(|local: Address| (control.peer().clone(), local)),
         timings: None,
         has_trip_times: false,
+        is_detailed: false,
     };
     let reports = iperf
         .report_groups

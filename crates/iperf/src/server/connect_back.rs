@@ -51,6 +51,7 @@ pub(crate) fn connect_back(
         flows: 1,
         length,
         rate: requested_rate(hello).filter(|_| is_udp),
+        congestion_control: engine::congestion_control(&data.socket),
         is_client: false,
     });
     let id = flow_id(flow_numbers.next(), true, Some(hello));

@@ -12,7 +12,7 @@ use super::{MAX_PAYLOAD_BYTES, MAX_REFUSALS, OneWay};
 use crate::client::{ClientRun, REVERSE_CONNECT_TIMEOUT};
 use crate::connection;
 use crate::options::Direction;
-use crate::report_group::ReportGroups;
+use crate::report_group::{ReportGroup, ReportGroups};
 use crate::wire::flags::{self, upper};
 use crate::wire::{DatagramHeader, HelloTransport, WallTime, proof};
 
@@ -25,7 +25,10 @@ pub(super) const MIN_HELLO_DATAGRAM_BYTES: usize = 128;
 
 /// Runs the client's flows, and receives the server's flows for `-d` and `-r`.
 pub(crate) fn run(run: &ClientRun<'_>) {
-    let report_groups = ReportGroups::new(run.observer, run.settings);
+    // The two directions of -r have no common sum.
+    let reverse_reports = (run.client.direction == Direction::Dual).then(|| run.reverse_reports());
+    let held = reverse_reports.as_ref().map(ReportGroup::hold);
+    let report_groups = ReportGroups::new(run.observer, run.settings).with_shared(reverse_reports);
     let receiver = DatagramReceiver::for_client(run, &report_groups);
     let has_connection_back = run.client.direction.has_connection_back();
     let acceptor = if has_connection_back {
@@ -77,6 +80,7 @@ pub(crate) fn run(run: &ClientRun<'_>) {
             ));
         }
     });
+    drop(held);
     run.reports.print_server_reports();
 }
 

@@ -7,6 +7,7 @@ use sys::Address;
 use super::client::MIN_HELLO_DATAGRAM_BYTES;
 use crate::connection;
 use crate::event::{ConnectionInfo, FlowId};
+use crate::version::Layout;
 use crate::wire::flags::{self, upper};
 use crate::wire::{DatagramHeader, Hello, HelloTransport, read_word, version_name};
 
@@ -60,6 +61,7 @@ pub(super) fn connection(
     id: FlowId,
     from: &Address,
     hello: &Hello,
+    layout: &Layout,
 ) -> ConnectionInfo {
     let (is_reverse, is_full_duplex) = (
         hello.has_any_flag(upper::REVERSE),
@@ -71,14 +73,12 @@ pub(super) fn connection(
     connection.has_trip_times =
         hello.has_any_flag(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
     connection.no_udp_fin = is_reverse || hello.has_any_flag(upper::NO_FIN);
-    connection.types_of_service = hello
-        .extension
-        .map(|extension| (extension.type_of_service, 0));
+    connection.type_of_service = hello.extension.map(|extension| extension.type_of_service);
     connection.upper_flags = hello.extension.map_or(0, |extension| extension.upper);
     connection.peer_version = hello
         .extension
         .and_then(|extension| version_name(extension.version));
-    if is_reverse || is_full_duplex {
+    if is_reverse || (is_full_duplex && !layout.dates_full_duplex) {
         connection.started = None;
     }
     connection

@@ -117,6 +117,7 @@ impl DatagramSender<'_> {
             if !frame_schedule.wait_until_due() {
                 return Err(Error::CANCELED);
             }
+            let late_ns = monotonic_ns().saturating_sub(frame_schedule.due_ns);
             let mut datagram_schedule = SendSchedule::from_now(self.stop);
             let mut bytes_left = size;
             while bytes_left > 0 {
@@ -144,7 +145,7 @@ impl DatagramSender<'_> {
                 frames.schedule_next(monotonic_ns(), &mut frame_schedule.due_ns);
             number += missed as u32;
             if let Some(timings) = self.timings {
-                timings.update(|stats| stats.count_sent_frame(missed, late_frames));
+                timings.update(|stats| stats.count_sent_frame(late_ns, missed, late_frames));
             }
         }
         Ok(())

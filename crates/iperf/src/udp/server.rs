@@ -237,6 +237,7 @@ impl<'a> DatagramReceiver<'a> {
         self.observer.observe(&TestEvent::Listening {
             ports: (first.port() as u16, last.port() as u16),
             window,
+            congestion_control: None,
             join_line,
         });
     }
@@ -422,7 +423,9 @@ impl<'a> DatagramReceiver<'a> {
             .service
             .begin(IperfDialect::NAME, &from, client_test, &cancel)
             .map_err(|reason| format!("{from}: refused a test: {reason}"))?;
-        let connection = connection(&data, flow_id(number, false, None), &from, &hello);
+        let id = flow_id(number, false, None);
+        let layout = self.settings.output.version.layout();
+        let connection = connection(&data, id, &from, &hello, layout);
         self.observer.observe(&TestEvent::Connected(&connection));
         DatagramTest {
             receiver: self,

@@ -1,6 +1,6 @@
 //! Acknowledgement: the server's answer to the client's header on a TCP stream.
 
-use super::{VERSION, WallTime, read_word, write_word};
+use super::{WallTime, read_word, write_word};
 
 /// The server's answer. Only a client with `-X` waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,6 @@ impl Acknowledgement {
     pub const LONG_LEN: usize = 52;
     /// The maximum length in bytes of a later version's acknowledgement.
     pub const MAX_LEN: usize = 1024;
-
-    /// Returns linerate's acknowledgement.
-    pub fn new(times: Option<[WallTime; 3]>) -> Self {
-        let version = VERSION;
-        Self { version, times }
-    }
 
     /// Encodes the acknowledgement.
     pub fn encode(&self) -> Vec<u8> {
@@ -75,11 +69,16 @@ impl Acknowledgement {
 mod tests {
     use super::*;
 
+    fn acknowledgement(times: Option<[WallTime; 3]>) -> Acknowledgement {
+        let version = [0x0002_0001, 0x0008_0003];
+        Acknowledgement { version, times }
+    }
+
     #[test]
     fn acknowledgements_survive_a_round_trip() {
         let time = |seconds| WallTime { seconds, micros: 5 };
         for times in [None, Some([time(1), time(2), time(3)])] {
-            let sent = Acknowledgement::new(times);
+            let sent = acknowledgement(times);
             let bytes = sent.encode();
             assert_eq!(Acknowledgement::decode(&bytes), Some(sent));
             assert_eq!(Acknowledgement::decode(&bytes[..27]), None);
@@ -90,10 +89,10 @@ mod tests {
     #[test]
     fn longer_acknowledgements_are_accepted() {
         let times = [7; 3].map(|seconds| WallTime { seconds, micros: 5 });
-        let sent = Acknowledgement::new(Some(times));
+        let sent = acknowledgement(Some(times));
         for (len, expected) in [
             (27, None),
-            (40, Some(Acknowledgement::new(None))),
+            (40, Some(acknowledgement(None))),
             (60, Some(sent)),
             (1024, Some(sent)),
             (1025, None),

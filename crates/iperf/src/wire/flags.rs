@@ -25,6 +25,9 @@ pub const LENGTH: u32 = 0x0000_01fe;
 /// The flow on the connection back runs at the same time (`-d`).
 pub const RUN_NOW: u32 = 0x0000_0001;
 
+/// In the word of the upper flags: the name of a congestion control follows.
+pub const CONGESTION_CONTROL: u32 = 0x0000_8000;
+
 /// The upper flags, which request features of a test.
 pub mod upper {
     /// The sender sends isochronous frames.

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use super::flags::{self, upper};
-use super::{VERSION, WallTime, read_word, write_word};
+use super::{WallTime, read_word, write_word};
+use crate::version::Version;
 
 /// The longest permit key, in bytes.
 pub const MAX_KEY_BYTES: usize = 128;
+/// The longest name of a congestion control, in bytes: TCP_CA_NAME_MAX of linux/tcp.h, less a NUL.
+pub const MAX_CONGESTION_CONTROL_BYTES: usize = 15;
 
 /// A client's header: the parameters of the test that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct Hello {
     pub start: Option<TestStart>,
     /// The parameters of bursts or frames.
     pub bursts: Option<BurstParameters>,
+    /// TCP's congestion control for both ends (`-Z`); only in a stream.
+    pub congestion_control: Option<String>,
     /// The permit key. It is sent in clear text.
     pub key: Option<Vec<u8>>,
 }
@@ -98,6 +103,9 @@ pub enum HelloError {
     /// The permit key is empty or longer than [`MAX_KEY_BYTES`].
     #[error("a permit key of invalid length: {0} bytes")]
     KeyLength(usize),
+    /// The name of the congestion control is empty, too long or no text.
+    #[error("the client's header has an invalid name of a congestion control")]
+    CongestionControl,
 }
 
 /// The length in bytes of the base header, which is the whole header of iperf 2.0.5 and older.
@@ -112,6 +120,22 @@ const BURSTS_LEN: usize = 32;
 const FRAME_LEN: usize = 32;
 /// The length in bytes of the field with the length of the permit key.
 const KEY_FIELD_LEN: usize = 2;
+
+/// The offset of the congestion control in a stream: its length in two bytes, and its name.
+const CONGESTION_CONTROL_OFFSET: usize = EXTENDED_LEN + START_LEN + BURSTS_LEN;
+
+/// Decodes the name of a congestion control, with its length before it.
+fn decode_congestion_control(bytes: &[u8]) -> Result<String, HelloError> {
+    let (length, name) = bytes
+        .split_first_chunk()
+        .ok_or(HelloError::CongestionControl)?;
+    let length = usize::from(u16::from_be_bytes(*length));
+    let is_valid = (1..=MAX_CONGESTION_CONTROL_BYTES).contains(&length);
+    let name = name.get(..length).filter(|_| is_valid);
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
+    name.map(str::to_owned).ok_or(HelloError::CongestionControl)
+}
 
 impl Default for SendAmount {
     fn default() -> Self {
@@ -143,7 +167,7 @@ impl Default for Extension {
     fn default() -> Self {
         Self {
             upper: 0,
-            version: VERSION,
+            version: Version::default().wire_version(),
             type_of_service: 0,
             rate: 0,
             prefetch: 0,
@@ -274,6 +298,15 @@ impl Hello {
             variance: pair(2),
             gap: pair(3),
         });
+        let has_congestion_control = transport == HelloTransport::Stream
+            && has_extension
+            && read_word(bytes, 32) & flags::CONGESTION_CONTROL != 0;
+        let congestion_control = if has_congestion_control {
+            let name = bytes.get(CONGESTION_CONTROL_OFFSET..end);
+            Some(decode_congestion_control(name.unwrap_or_default())?)
+        } else {
+            None
+        };
         let key = match transport {
             HelloTransport::Stream => bytes
                 .get(announced_len..)
@@ -290,6 +323,7 @@ impl Hello {
             extension,
             start,
             bursts,
+            congestion_control,
             key: key.map(<[u8]>::to_vec),
         })
     }
@@ -322,7 +356,11 @@ impl Hello {
             write_word(&mut bytes, at, value);
         }
         if let Some(extension) = &self.extension {
-            write_word(&mut bytes, 32, u32::from(extension.upper) << 16);
+            let lower = match self.congestion_control {
+                Some(_) if transport == HelloTransport::Stream => flags::CONGESTION_CONTROL,
+                _ => 0,
+            };
+            write_word(&mut bytes, 32, u32::from(extension.upper) << 16 | lower);
             write_word(&mut bytes, 36, extension.version[0]);
             write_word(&mut bytes, 40, extension.version[1]);
             write_word(&mut bytes, 44, extension.type_of_service.into());
@@ -348,6 +386,13 @@ impl Hello {
         } else {
             0
         }));
+        if let Some(name) = &self.congestion_control
+            && transport == HelloTransport::Stream
+        {
+            let (at, length) = (CONGESTION_CONTROL_OFFSET, (name.len() as u16).to_be_bytes());
+            bytes[at..at + 2].copy_from_slice(&length);
+            bytes[at + 2..at + 2 + name.len()].copy_from_slice(name.as_bytes());
+        }
         if let Some(key) = &self.key {
             let length = (key.len() as u16).to_be_bytes();
             bytes[announced_len - KEY_FIELD_LEN..].copy_from_slice(&length);
@@ -368,6 +413,10 @@ impl Hello {
         let key_field_len = if self.key.is_some() { KEY_FIELD_LEN } else { 0 };
         let length = match (self.extension, transport) {
             (None, _) => BASE_LEN,
+            (_, HelloTransport::Stream) if self.congestion_control.is_some() => {
+                let name = self.congestion_control.as_ref().map_or(0, String::len);
+                CONGESTION_CONTROL_OFFSET + 2 + name
+            }
             (_, HelloTransport::Datagram) if self.bursts.is_some() => EXTENDED_LEN + 2 * FRAME_LEN,
             (_, HelloTransport::Datagram)
                 if self.start.is_some() && bits & upper::EPOCH_START == 0 =>

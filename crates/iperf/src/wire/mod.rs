@@ -25,8 +25,8 @@ pub use burst::BurstRecord;
 pub use datagram::DatagramHeader;
 pub use frame::FrameRecord;
 pub use hello::{
-    BurstParameters, Extension, Hello, HelloError, HelloTransport, MAX_KEY_BYTES, SendAmount,
-    TestStart,
+    BurstParameters, Extension, Hello, HelloError, HelloTransport, MAX_CONGESTION_CONTROL_BYTES,
+    MAX_KEY_BYTES, SendAmount, TestStart,
 };
 pub use report::{LatencyReport, ServerReport};
 
@@ -34,9 +34,6 @@ use std::time::Duration;
 
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5001;
-
-/// The version in linerate's messages: 2.1.8 and its release stage.
-pub const VERSION: [u32; 2] = [0x0002_0001, 0x0008_0003];
 
 /// A time of the wall clock since 1970, in two 32-bit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,9 +76,16 @@ impl WallTime {
     }
 }
 
-/// Returns the name of a version for connection lines, such as `2.1.8`; `None` if the version is 0.
+/// Returns the name of a version for connection lines, such as `2.1.8` or `2.2.1-rc`; `None` if the
+/// version is 0.
 pub fn version_name([upper, lower]: [u32; 2]) -> Option<String> {
-    (upper != 0).then(|| format!("{}.{}.{}", upper >> 16, upper & 0xffff, lower >> 16))
+    /// The names of the release stages.
+    const STAGES: [&str; 6] = ["-dev", "-rc", "-rc2", "", "-private", "-master"];
+    let stage = STAGES.get((lower & 0xffff) as usize).unwrap_or(&"");
+    (upper != 0).then(|| {
+        let (major, minor) = (upper >> 16, upper & 0xffff);
+        format!("{major}.{minor}.{}{stage}", lower >> 16)
+    })
 }
 
 /// Fills `bytes` with the digits 0 to 9, repeated, as iperf 2 fills sent data.
@@ -126,8 +130,9 @@ mod tests {
     #[test]
     fn version_names_have_three_parts() {
         for (version, name) in [
-            (VERSION, Some("2.1.8")),
             ([0x0002_0000, 0x000d_0003], Some("2.0.13")),
+            ([0x0002_0002, 0x0001_0002], Some("2.2.1-rc2")),
+            ([0x0002_0002, 0x0001_0009], Some("2.2.1")),
             ([0, 0], None),
         ] {
             assert_eq!(version_name(version).as_deref(), name);

@@ -236,6 +236,13 @@ fn server_job<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> Ser
     Box::new(move || server.run(listeners))
 }
 
+/// Looks up the environment variable that selects stock versions, and no other.
+#[cfg(feature = "iperf")]
+fn stock_versions(name: &str) -> Option<String> {
+    use getopt::stock_version;
+    (name == stock_version::VARIABLE).then(stock_version::variable_value)?
+}
+
 /// Returns a job that runs two iperf servers: one for TCP and one for UDP, because an iperf server
 /// serves only one of them.
 #[cfg(feature = "iperf")]
@@ -246,7 +253,7 @@ fn iperf_job(
 ) -> Result<ServeJob, String> {
     let settings = |option: Option<String>| {
         let words = std::iter::once("-s".to_owned()).chain(option);
-        let settings = iperf::options::parse_iperf("iperf", words.map(Into::into), |_| None);
+        let settings = iperf::options::parse_iperf("iperf", words.map(Into::into), stock_versions);
         settings.map_err(|exit| exit.stderr.trim_end().to_owned())
     };
     let key = auth.iperf_permit_key.as_ref();

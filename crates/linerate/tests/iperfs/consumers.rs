@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{
-    ProcessOutput, Requirement, Server, TestCase, TestProcess, is_listening, linerate_path, run,
-    test_case_unless, wait_until,
+    ProcessOutput, Release, Requirement, Server, StockPeer, TestCase, TestProcess, is_listening,
+    linerate_path, run, test_case_unless, wait_until,
 };
 
 /// Timeout of a test of one second on a busy machine.
@@ -42,60 +42,94 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ];
     let mut test_cases = Vec::new();
     for (name, consumer) in consumers {
-        let ours = move || consumer(&Programs::ours());
-        test_cases.push(
-            test_case_unless(None, format!("consumers::{name}::ours"), ours).allow_many_at_once(),
-        );
-        let required = [
-            Requirement::Program("iperf3"),
-            Requirement::Program("iperf"),
-        ];
-        let missing = required.into_iter().find_map(Requirement::missing_reason);
-        // A stock server does not listen for a short time after a test. On a busy machine it may
-        // count nothing.
-        let stock = move || {
-            let mut attempts = (0..5).map(|_| consumer(&Programs::stock()));
-            let first = attempts.next().unwrap_or(Ok(()));
-            if first.is_ok() || attempts.any(|outcome| outcome.is_ok()) {
-                Ok(())
-            } else {
-                first
+        for release in [Release::Debian12, Release::Debian13] {
+            let fails = release == Release::Debian13 && FAIL_WITH_2_2_1.contains(&name);
+            let name = match release {
+                Release::Debian12 => name.to_owned(),
+                _ => format!("{name}::newer"),
+            };
+            if !fails {
+                let ours = move || consumer(&Programs::ours(release));
+                let name = format!("consumers::{name}::ours");
+                test_cases.push(test_case_unless(None, name, ours).allow_many_at_once());
             }
-        };
-        test_cases.push(
-            test_case_unless(missing, format!("consumers::{name}::stock"), stock)
-                .allow_many_at_once(),
-        );
+            // A stock server does not listen for a short time after a test. On a busy machine it may
+            // count nothing.
+            let stock = move |_| {
+                let mut attempts = (0..5).map(|_| consumer(&Programs::stock(release)));
+                if fails {
+                    let is_read = attempts.any(|outcome| outcome.is_ok());
+                    return check(!is_read, "a failure", "the parser reads 2.2.1's output");
+                }
+                let first = attempts.next().unwrap_or(Ok(()));
+                if first.is_ok() || attempts.any(|outcome| outcome.is_ok()) {
+                    Ok(())
+                } else {
+                    first
+                }
+            };
+            let name = format!("consumers::{name}::stock");
+            let peer = peers(release)[0];
+            test_cases.push(peer.test_case(name, stock).allow_many_at_once());
+        }
     }
-    let complete_lines = || writes_complete_lines_immediately(&Programs::ours());
+    let complete_lines = || writes_complete_lines_immediately(&Programs::ours(Release::Debian13));
     let name = "consumers::writes_complete_lines_immediately";
     test_cases.push(test_case_unless(None, name, complete_lines).allow_many_at_once());
     test_cases
 }
 
+/// The harnesses whose parsers do not read the output of stock iperf 2.2.1. With linerate, they need
+/// the output of 2.1.8.
+const FAIL_WITH_2_2_1: [&str; 3] = ["k8s_e2e", "pscheduler_iperf2", "flent"];
+
+/// Returns the `iperf` and the `iperf3` of a release.
+fn peers(release: Release) -> Vec<StockPeer> {
+    let all = crate::iperf::STOCK_VERSIONS.into_iter();
+    let all = all.chain(crate::iperf3::STOCK_VERSIONS);
+    all.filter(|peer| peer.release == release).collect()
+}
+
 /// `iperf` and `iperf3`: a directory with both names.
 struct Programs {
     directory: PathBuf,
+    /// The value of `LINERATE_STOCK_VERSION`.
+    versions: &'static str,
+    /// Whether the loader runs the programs, which then have the loader's name.
+    is_loaded: bool,
     _links: Option<tempfile::TempDir>,
 }
 
 impl Programs {
-    fn stock() -> Self {
-        let directory = PathBuf::from("/usr/bin");
+    fn stock(release: Release) -> Self {
+        let directory = if release == Release::Debian12 {
+            PathBuf::from("/usr/bin")
+        } else {
+            let path = peers(release)[0].path().expect("the program exists");
+            path.parent().expect("a directory").to_owned()
+        };
         Self {
             directory,
+            versions: "",
+            is_loaded: release != Release::Debian12,
             _links: None,
         }
     }
 
-    /// Links to linerate, as `linerate links` creates them.
-    fn ours() -> Self {
+    /// Links to linerate, as `linerate links` creates them, with the output of this release's
+    /// versions, or of the newest ones.
+    fn ours(release: Release) -> Self {
         let links = tempfile::tempdir().expect("a temporary directory");
         for name in ["iperf", "iperf3"] {
             symlink(linerate_path(), links.path().join(name)).expect("a new name");
         }
         Self {
             directory: links.path().to_owned(),
+            versions: match release {
+                Release::Debian12 => "iperf=2.1.8,iperf3=3.12",
+                _ => "",
+            },
+            is_loaded: false,
             _links: Some(links),
         }
     }
@@ -105,6 +139,7 @@ impl Programs {
         let name = arguments.next().unwrap_or_default();
         let mut command = Command::new(self.directory.join(name));
         command.args(arguments);
+        command.env("LINERATE_STOCK_VERSION", self.versions);
         command
     }
 
@@ -310,7 +345,7 @@ fn wireguard_selftest(programs: &Programs) -> Outcome {
     ] {
         let server =
             programs.start_server(&format!("iperf3 -s -1 -B 127.0.0.1 -p PORT {options}"))?;
-        if Requirement::Program("ss").missing_reason().is_none() {
+        if !programs.is_loaded && Requirement::Program("ss").missing_reason().is_none() {
             let filter = format!("sport = {}", server.port);
             let table = Command::new("ss").args(["-tlpH", &filter]).output();
             let table = table.map_err(|error| error.to_string())?;

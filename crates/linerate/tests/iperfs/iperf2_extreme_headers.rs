@@ -80,6 +80,7 @@ fn headers() -> Vec<Hello> {
                     variance: [value; 2],
                     gap: [value; 2],
                 }),
+                congestion_control: (value == 1).then(|| "x".repeat(15)),
                 key: None,
             });
         }

@@ -127,7 +127,7 @@ fn bounceback_counts_retransmissions() {
         server.port
     );
     let client = client_host.enter(|| TestProcess::start(&mut our_iperf2(&line)));
-    let reports = || client.stdout().matches(" rps").count();
+    let reports = || client.stdout().matches(" RPS=").count();
     assert!(wait_until(SHORT_TIMEOUT, || reports() > 0), "{client:?}");
     let retransmitted = || {
         client_host.enter(|| {
@@ -146,7 +146,7 @@ fn bounceback_counts_retransmissions() {
     assert!(wait_until(SHORT_TIMEOUT, has_recovered), "{client:?}");
     client.signal(rustix::process::Signal::INT);
     let output = client.finish(DEADLINE);
-    let last = output.stdout.lines().rfind(|line| line.contains(" rps"));
+    let last = output.stdout.lines().rfind(|line| line.contains(" RPS="));
     let last = last.expect("a last report");
     let after_times = last.split(" ms ").nth(1).expect("times");
     let retransmissions = after_times.split_whitespace().next().map(str::parse::<u32>);
