@@ -99,12 +99,8 @@ pub fn run(
     };
     if let Some(connect_settings) = client.connect_only {
         connect_only::run(&run, connect_settings);
-    } else if client.bounceback.is_some() {
-        run.run_bounceback();
-    } else if settings.is_udp() {
-        crate::udp::client::run(&run);
     } else {
-        run.run_streams();
+        run.run_flows();
     }
     run.finish()
 }
@@ -186,9 +182,9 @@ impl ClientRun<'_> {
         });
     }
 
-    /// Runs the flows of a bounceback test, and the congestion load in parallel.
-    fn run_bounceback(&self) {
-        let load_settings = self.client.congestion_load.as_deref();
+    /// Runs the flows of the test, and its load in parallel.
+    fn run_flows(&self) {
+        let load_settings = self.client.load.as_deref();
         let load_run = load_settings.and_then(|settings| match &settings.role {
             Role::Client(client) => Some(self.with_settings(settings, client)),
             Role::Server(_) => None,
@@ -198,14 +194,20 @@ impl ClientRun<'_> {
             if let Some(load_run) = &load_run {
                 self.spawn(scope, move || load_run.run_streams());
             }
-            for flow in 0..flows {
-                self.spawn(scope, move || bounceback::run(self, flow));
+            if self.client.bounceback.is_some() {
+                for flow in 0..flows {
+                    self.spawn(scope, move || bounceback::run(self, flow));
+                }
+            } else if self.settings.is_udp() {
+                crate::udp::client::run(self);
+            } else {
+                self.run_streams();
             }
         });
         if let Some(reason) = load_run.and_then(|load_run| load_run.first_failure.into_inner()) {
             let _ = self.first_failure.set(reason);
         }
-        if flows > 1 || self.client.congestion_load.is_some() {
+        if self.client.bounceback.is_some() && (flows > 1 || load_settings.is_some()) {
             self.report_connect_times();
         }
     }
@@ -223,7 +225,11 @@ impl ClientRun<'_> {
             stop: self.stop,
             server_address: self.server_address.clone(),
             flow_numbers: Arc::clone(&self.flow_numbers),
-            reports: Arc::clone(&self.reports),
+            reports: if client.is_working_load {
+                ReportGroup::new(Arc::clone(self.observer), settings.output.interval)
+            } else {
+                Arc::clone(&self.reports)
+            },
             first_failure: OnceLock::new(),
             connect_times: Mutex::default(),
             started: self.started,

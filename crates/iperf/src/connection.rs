@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use engine::DataSocket;
 use model::{FlowPlan, Transport};
@@ -87,6 +87,16 @@ pub(crate) fn initial_tcp_state(socket: BorrowedFd<'_>) -> Option<[u32; 3]> {
     let info = option::tcp_info(socket).ok()?;
     let window = u64::from(info.congestion_window) * u64::from(info.segment_bytes) / 1024;
     Some([window as u32, info.segment_bytes, info.rtt_us])
+}
+
+/// Delays the data that a TCP socket sends (`--tcp-tx-delay`).
+pub(crate) fn set_tx_delay(data: &DataSocket, delay: Option<Duration>) -> Result<(), String> {
+    let Some(delay) = delay else {
+        return Ok(());
+    };
+    let micros = delay.as_micros() as u32;
+    let set = option::set_tcp(data.socket.as_fd(), option::TcpOption::TxDelayUs, micros);
+    set.map_err(|error| format!("--tcp-tx-delay: {}", sys::describe(&error)))
 }
 
 /// Returns the current segments of a TCP connection.

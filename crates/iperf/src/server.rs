@@ -29,7 +29,7 @@ use sys::{Address, Socket};
 
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
-use crate::options::{PeriodicBursts, PermitKey, ServerSettings, Settings};
+use crate::options::{PeriodicBursts, PermitKey, Role, ServerSettings, Settings};
 use crate::report_group::ReportGroups;
 use crate::traffic;
 use crate::wire::flags::{self, upper};
@@ -170,7 +170,7 @@ impl Dialect for IperfDialect {
         let mut first_bytes = [0; 4];
         let received = control.receive(
             &mut first_bytes,
-            Instant::now() + HELLO_TIMEOUT,
+            Instant::now() + self.hello_timeout(),
             server.cancel_stop,
         )?;
         if received < 4 {
@@ -207,6 +207,9 @@ impl Dialect for IperfDialect {
             running.fail(&error);
             io::Error::from_raw_os_error(error.errno())
         })?;
+        if let Err(reason) = connection::set_tx_delay(&data, self.settings.tx_delay) {
+            self.report_error(reason);
+        }
         self.run_test(&data, (&peer, number), &stream_start, server, &running)
     }
 
@@ -250,6 +253,20 @@ impl IperfDialect {
         )
     }
 
+    /// Returns how long a client may take to send its header (`--test-exchange-timeout`).
+    fn hello_timeout(&self) -> Duration {
+        /// No limit.
+        const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
+        let Role::Server(server) = &self.settings.role else {
+            return HELLO_TIMEOUT;
+        };
+        match server.exchange_timeout {
+            Some(timeout) if timeout.is_zero() => FOREVER,
+            Some(timeout) => timeout,
+            None => HELLO_TIMEOUT,
+        }
+    }
+
     fn report_error(&self, line: String) {
         self.observer.observe(&TestEvent::Error(line));
     }
@@ -276,7 +293,7 @@ impl IperfDialect {
                 control::describe_error(&error)
             )
         };
-        let deadline = Instant::now() + HELLO_TIMEOUT;
+        let deadline = Instant::now() + self.hello_timeout();
         let mut bytes = first_bytes.to_vec();
         bytes.resize(length, 0);
         control
@@ -343,6 +360,7 @@ impl IperfDialect {
         self.send_acknowledgement(data, hello, connection.has_trip_times)?;
         connection.congestion_control = self.use_requested_congestion_control(data, hello);
         self.observer.observe(&TestEvent::Connected(&connection));
+        use_transfer_id(&mut connection, hello, &*self.observer);
         apply_requests(data, &connection, server.cancel_stop);
         StreamTest {
             dialect: self,
@@ -403,10 +421,14 @@ impl IperfDialect {
         let mut connection = connection::from_socket(id, data, peer.clone(), Transport::Tcp);
         let extension = hello.and_then(|hello| hello.extension);
         let upper = extension.map_or(0, |extension| extension.upper);
+        let layout = self.settings.output.version.layout();
         connection.is_reverse = upper & upper::REVERSE != 0;
         connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
         connection.peer_version = extension.and_then(|extension| version_name(extension.version));
         connection.upper_flags = upper;
+        connection.prefetch = extension
+            .filter(|extension| layout.has_segments && extension.prefetch > 0)
+            .map(|extension| extension.prefetch);
         let type_of_service = extension.map(|extension| extension.type_of_service);
         connection.type_of_service =
             type_of_service.filter(|_| self.sender_options.tos_override.is_none());
@@ -417,7 +439,6 @@ impl IperfDialect {
         connection.burst_period = requested
             .filter(|bursts| !bursts.is_isochronous && !connection.is_reverse)
             .map(|bursts| bursts.period);
-        let layout = self.settings.output.version.layout();
         let is_undated_duplex = connection.is_full_duplex && !layout.dates_full_duplex;
         if connection.is_reverse || is_undated_duplex {
             connection.started = None;
@@ -481,6 +502,22 @@ impl IperfDialect {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Gives a flow the number that it has at the client (`--sync-transfer-id`).
+pub(crate) fn use_transfer_id(
+    connection: &mut ConnectionInfo,
+    hello: Option<&Hello>,
+    observer: &dyn Observer,
+) {
+    let number = connection.id.number;
+    if let Some(id) = hello.and_then(|hello| hello.transfer_id)
+        && id != number
+    {
+        let line = format!("[{number:>3}] Transfer ID {number} remapped to {id}");
+        observer.observe(&TestEvent::Message(line));
+        connection.id.number = id;
     }
 }
 

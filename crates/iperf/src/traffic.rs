@@ -20,6 +20,10 @@ use crate::timing::TimingStats;
 use crate::wire::WallTime;
 
 /// The settings of one direction of a TCP connection.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub(crate) struct StreamTransfer<'a> {
     /// The plan of the flow.
     pub(crate) flow: &'a FlowPlan,
@@ -48,6 +52,8 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) started: WallTime,
     /// Whether a reset connection ends a sender even while it waits for its next send call.
     pub(crate) ends_on_reset: bool,
+    /// Whether a sender ends with its last write (`--ignore-shutdown`).
+    pub(crate) ignores_shutdown: bool,
     /// The memory of the buffers.
     pub(crate) memory: &'a BufferMemory,
     /// Ends the transfer.
@@ -245,7 +251,9 @@ pub(crate) fn run(
         pause: 2 * period,
     };
     let mut completion = peer_checks::stream_end(&loop_result.ended, flow.limit, received, request);
-    if measured.sends {
+    if measured.sends && transfer.ignores_shutdown {
+        completion = Ok(());
+    } else if measured.sends {
         let finished = if transfer.is_duplex {
             shut_down_and_wait(data, transfer.finish_timeout, transfer.stop)
         } else {

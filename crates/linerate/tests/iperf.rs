@@ -295,6 +295,67 @@ const CASES_OF_2_2_1: &[(&str, &str, &str)] = &[
         "",
         "-t 0.4 -b 8m -l 10000 --trip-times -P 2",
     ),
+    ("tcp_dscp", "-e", "-t 0.4 -b 8m -l 10000 -e --dscp 10"),
+    ("udp_dscp", "-u -e", "-u -t 0.4 -b 400k -e --dscp 10"),
+    (
+        "tcp_send_delay",
+        "--tcp-tx-delay 1",
+        "-t 0.4 -b 8m -l 10000 --tcp-tx-delay 1",
+    ),
+    ("udp_send_delay", "-u", "-u -t 0.4 -b 400k --tcp-tx-delay 1"),
+    (
+        "tcp_no_receive_copy",
+        "--skip-rx-copy -e",
+        "-t 0.4 -b 8m -l 10000",
+    ),
+    (
+        "tcp_no_shutdown",
+        "",
+        "-t 0.4 -b 8m -l 10000 --ignore-shutdown",
+    ),
+    (
+        "tcp_transfer_ids",
+        "",
+        "-t 0.4 -b 8m -l 10000 --sync-transfer-id",
+    ),
+    (
+        "udp_transfer_ids",
+        "-u",
+        "-u -t 0.4 -b 400k --sync-transfer-id",
+    ),
+    ("udp_l4s", "-u", "-u -t 0.4 -b 400k --udp-l4s"),
+    ("udp_l4s_video", "-u", "-u -t 0.4 -b 400k --udp-l4s-video"),
+    (
+        "tcp_bounceback_reply",
+        "-e",
+        "-t 1 --bounceback --bounceback-reply 500",
+    ),
+    (
+        "tcp_bounceback_short_reply",
+        "",
+        "-t 1 --bounceback -l 1000 --bounceback-reply 100",
+    ),
+    (
+        "tcp_working_load_up",
+        "",
+        "-t 0.4 -b 8m -l 10000 --working-load=up",
+    ),
+    (
+        "tcp_working_load_down",
+        "",
+        "-t 0.4 -b 8m -l 10000 --working-load=down",
+    ),
+    ("tcp_utc", "-e", "-t 0.4 -b 8m -l 10000 -e --utc"),
+    (
+        "tcp_bounceback_working_load",
+        "",
+        "-t 1 --bounceback --working-load=up,1 -b 8m -l 1000 -i 2",
+    ),
+    (
+        "tcp_working_load_cca",
+        "-e",
+        "-t 0.4 -b 8m -l 10000 -Z reno --working-load=up --working-load-cca reno",
+    ),
 ];
 
 /// The versions of stock iperf 2.
@@ -344,6 +405,9 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         server_generates_a_key_and_ends_without_a_client,
         refuses_tests_without_a_field_for_the_key,
         server_uses_loaded_congestion_controls_only,
+        server_limits_the_wait_for_a_header,
+        server_prints_dates_in_utc,
+        server_uses_the_numbers_of_clients,
         prints_a_json_document,
         serves_an_old_tcp_client_without_an_answer,
         runs_the_reverse_test_of_an_old_tcp_client,
@@ -708,6 +772,41 @@ fn server_uses_loaded_congestion_controls_only() {
         server_process.stderr()
     );
     assert!(!server_process.stdout().contains("(nonesuch)"));
+}
+
+/// The default is longer than the timeout of this test.
+fn server_limits_the_wait_for_a_header() {
+    let (_server_process, port) = start_server("--test-exchange-timeout 0.3");
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    assert_eq!(client.read(&mut [0; 10]).unwrap_or(0), 0);
+}
+
+/// The second client's flow is number 2 of the server.
+fn server_uses_the_numbers_of_clients() {
+    let (server_process, port) = start_server("");
+    for _ in 0..2 {
+        let line = format!("-c 127.0.0.1 -p {port} -n 1000 -l 1000 --sync-transfer-id");
+        testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
+    }
+    let has_remapped = || {
+        let output = server_process.stdout();
+        let reported = output.split_once("[  2] Transfer ID 2 remapped to 1\n");
+        reported.is_some_and(|(_, rest)| rest.contains("[  1] 0.0000-"))
+    };
+    assert!(
+        wait_until(TIMEOUT, has_remapped),
+        "{}",
+        server_process.stdout()
+    );
+}
+
+fn server_prints_dates_in_utc() {
+    let (server_process, port) = start_server("-e --utc");
+    let line = format!("-c 127.0.0.1 -p {port} -n 1000 -l 1000");
+    testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
+    let has_zone = || server_process.stdout().contains(" (GMT)\n");
+    assert!(wait_until(TIMEOUT, has_zone), "{}", server_process.stdout());
 }
 
 fn prints_a_json_document() {

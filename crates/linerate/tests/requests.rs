@@ -57,11 +57,11 @@ fn declared_fields() -> BTreeSet<Field> {
     let other_records = [
         fields!(ReceivedRequest: cpu request),
         fields!(Capability: features host nonce),
-        fields!(Hello: flags flows port length window amount extension start bursts congestion_control key),
+        fields!(Hello: flags flows transfer_id port length window amount extension start bursts congestion_control key),
         fields!(Extension: upper version type_of_service rate prefetch),
         fields!(TestStart: at fq_rate),
         fields!(BurstParameters: rate mean variance gap),
-        fields!(BounceMessage: size number quick_ack synchronised type_of_service stop sent served hold),
+        fields!(BounceMessage: size number quick_ack synchronised type_of_service stop sent served hold reply_bytes),
         fields!(Parameters: protocol omit server_affinity time bytes blocks max_segment no_delay parallel direction multipath window block_bytes rate fq_rate pacing_timer burst type_of_service flow_label title extra_data congestion server_output udp_counters_64bit repeating_payload zero_copy do_not_fragment skip_copy offload token client_version udp_cookie),
         fields!(MessageBlock: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
     ];

@@ -151,6 +151,8 @@ pub enum TcpOption {
     UnsentLowWaterBytes,
     /// TCP_QUICKACK.
     QuickAck,
+    /// TCP_TX_DELAY, in microseconds.
+    TxDelayUs,
 }
 
 impl TcpOption {
@@ -161,9 +163,13 @@ impl TcpOption {
             Self::WindowClampBytes => "set TCP_WINDOW_CLAMP",
             Self::UnsentLowWaterBytes => "set TCP_NOTSENT_LOWAT",
             Self::QuickAck => "set TCP_QUICKACK",
+            Self::TxDelayUs => "set TCP_TX_DELAY",
         }
     }
 }
+
+/// From linux/tcp.h.
+const TCP_TX_DELAY: libc::c_int = 37;
 
 /// Sets a TCP option.
 pub fn set_tcp(socket: BorrowedFd<'_>, option: TcpOption, value: u32) -> io::Result<()> {
@@ -172,6 +178,7 @@ pub fn set_tcp(socket: BorrowedFd<'_>, option: TcpOption, value: u32) -> io::Res
         TcpOption::WindowClampBytes => libc::TCP_WINDOW_CLAMP,
         TcpOption::UnsentLowWaterBytes => libc::TCP_NOTSENT_LOWAT,
         TcpOption::QuickAck => libc::TCP_QUICKACK,
+        TcpOption::TxDelayUs => TCP_TX_DELAY,
     };
     set_int(socket, libc::IPPROTO_TCP, name, value as i32)
 }

@@ -143,6 +143,7 @@ impl ClientRun<'_> {
             "bind the socket" => format!("bind failed: {}", sys::describe(error.error())),
             _ => error.to_string(),
         })?;
+        crate::connection::set_tx_delay(&data, self.settings.tx_delay)?;
         for refused in &data.refused {
             let (name, reason) = (&refused.requested, &refused.reason);
             let message = format!("Attempt to set '{name}' congestion control failed: {reason}");

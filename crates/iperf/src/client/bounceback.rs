@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Buffers, Counters, FlowLoop, FlowSockets, MeasuredPhase, PhaseSettings};
 use model::{
-    BufferPlan, Counts, EndCause, FlowPlan, Limit, Timing, Transport, WidthRule, Workload,
+    BufferPlan, Counts, EndCause, FlowPlan, Limit, SizeRule, Timing, Transport, WidthRule, Workload,
 };
 use stats::Histogram;
 use std::os::fd::AsFd;
@@ -33,9 +33,9 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         return;
     };
     let size = run.settings.length;
-    if size < MIN_BOUNCE_BYTES {
+    if size.min(bounceback.reply_bytes) < MIN_BOUNCE_BYTES {
         return run.fail(format!(
-            "iperf: -l: messages of a bounceback test have at least {MIN_BOUNCE_BYTES} bytes"
+            "iperf: -l, --bounceback-reply: messages of a bounceback test have at least {MIN_BOUNCE_BYTES} bytes"
         ));
     }
     let number = run.flow_numbers.next();
@@ -66,7 +66,8 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
     let mut flow =
         FlowPlan::new(Transport::Tcp, Workload::request()).with_buffers(BufferPlan::message(size));
     // The echoes of a burst are checked after it.
-    let max_checked = (MAX_CHECKED_BYTES / size).max(1);
+    let max_checked = (MAX_CHECKED_BYTES / bounceback.reply_bytes).max(1);
+    flow.local.receive.size = SizeRule::Bytes(bounceback.reply_bytes);
     flow.local.receive.width = WidthRule::Buffers(bounceback.burst.clamp(1, max_checked));
     flow.local.measure_cpu = true;
     flow.timing = Timing {
@@ -156,6 +157,7 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
             sent: WallTime::now(),
             served: None,
             hold: bounceback.hold,
+            reply_bytes: Some(bounceback.reply_bytes).filter(|bytes| *bytes != size),
         }
         .write(&mut message);
         buffers.refill(&message);

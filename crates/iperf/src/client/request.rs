@@ -10,7 +10,8 @@ use crate::event::ConnectionInfo;
 use crate::options::{Direction, PeriodicBursts, PermitKey};
 use crate::timing::{FlowTimings, TimingKind};
 use crate::wire::{
-    Extension, Hello, MAX_CONGESTION_CONTROL_BYTES, SendAmount, TestStart, WallTime, flags,
+    Extension, Hello, MAX_CONGESTION_CONTROL_BYTES, MAX_TRANSFER_ID, SendAmount, TestStart,
+    WallTime, flags,
 };
 
 impl ClientRun<'_> {
@@ -24,8 +25,8 @@ impl ClientRun<'_> {
         connection.type_of_service = self.settings.socket.type_of_service;
     }
 
-    /// Returns the test header of this client.
-    pub(crate) fn hello(&self) -> Hello {
+    /// Returns the test header of flow `number`.
+    pub(crate) fn hello(&self, number: u32) -> Hello {
         use flags::upper;
         let (settings, client) = (self.settings, self.client);
         let is_udp = settings.is_udp();
@@ -62,6 +63,8 @@ impl ClientRun<'_> {
         Hello {
             flags: bits,
             flows: client.plan.flows(),
+            transfer_id: Some(number)
+                .filter(|number| client.syncs_transfer_id && *number <= MAX_TRANSFER_ID),
             port: if client.direction.has_connection_back() {
                 client.listen_port.into()
             } else {

@@ -107,6 +107,7 @@ impl ClientRun<'_> {
             requested: accepted.checked_sub(MAX_START_LEAD).unwrap_or(accepted),
             started: WallTime::now(),
             ends_on_reset: false,
+            ignores_shutdown: false,
             memory: &Self::memory(),
             stop: self.stop,
         };

@@ -90,7 +90,7 @@ impl ClientRun<'_> {
             Some(member) => member.start(),
             None => None,
         };
-        let request = self.hello();
+        let request = self.hello(number);
         let started = request.start.map_or_else(WallTime::now, |start| start.at);
         let hello = if self.settings.compatible {
             Vec::new()
@@ -125,6 +125,7 @@ impl ClientRun<'_> {
                         requested,
                         started,
                         ends_on_reset: false,
+                        ignores_shutdown: self.client.ignores_shutdown,
                         memory: &Self::memory(),
                         stop: self.stop,
                     };

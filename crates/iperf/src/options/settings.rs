@@ -13,6 +13,10 @@ use crate::version::Version;
 
 /// The settings of a client or server.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub struct Settings {
     /// Client or server, with the settings of that role.
     pub role: Role,
@@ -30,6 +34,10 @@ pub struct Settings {
     pub length: u32,
     /// `-b`: bits of payload per second; `None` for no limit.
     pub rate: Option<f64>,
+    /// `--tcp-tx-delay`.
+    pub tx_delay: Option<Duration>,
+    /// `--skip-rx-copy`.
+    pub skips_receive_copy: bool,
     /// `--permit-key`.
     pub permit_key: Option<PermitKey>,
     /// `-C`: send no header, and answer none.
@@ -84,8 +92,20 @@ pub struct ClientSettings {
     pub request_flags: u16,
     /// The start time of the traffic.
     pub start_time: StartTime,
-    /// `--bounceback-congest`: the settings of a second client, which runs at the same time.
-    pub congestion_load: Option<Box<Settings>>,
+    /// `--working-load`, `--bounceback-congest`: the settings of a second client, which runs at the
+    /// same time.
+    pub load: Option<Box<Settings>>,
+    /// The number of flows in `--working-load`.
+    pub load_flows: Option<u32>,
+    /// `--working-load-cca`.
+    pub load_congestion_control: Option<String>,
+    /// Whether these are the settings of the second client of `--working-load`, which has sums of
+    /// its own.
+    pub is_working_load: bool,
+    /// `--ignore-shutdown`.
+    pub ignores_shutdown: bool,
+    /// `--sync-transfer-id`.
+    pub syncs_transfer_id: bool,
     /// `--connect-only`.
     pub connect_only: Option<ConnectOnly>,
     /// `--incr-dstip`, `--incr-dstport`, `--incr-srcip`, `--incr-srcport`.
@@ -111,6 +131,8 @@ pub struct ServerSettings {
     pub config: ServerConfig,
     /// `-t`: the time after which the server stops.
     pub time: Option<Duration>,
+    /// `--test-exchange-timeout`.
+    pub exchange_timeout: Option<Duration>,
     /// `-D`.
     pub daemon: bool,
     /// `--tos-override`: the type of service of sent data, instead of the client's.
@@ -213,6 +235,10 @@ pub enum PermitKey {
 pub struct OutputSettings {
     /// `--stock-version`.
     pub version: Version,
+    /// `--utc`.
+    pub utc: bool,
+    /// `--dscp`, which stock's text does not call a setting.
+    pub has_dscp_option: bool,
     /// `-e`, or an option that implies it: enhanced reports.
     pub enhanced: bool,
     /// `-f`.

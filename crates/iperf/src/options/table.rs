@@ -77,6 +77,7 @@ with_defaults! {
         /// `--bounceback-congest`: the direction and the number of flows.
         pub(super) congestion_load: Option<(Direction, u32)> = None,
         pub(super) bounce_delay: Option<Duration> = None,
+        pub(super) bounce_reply: Option<u32> = None,
         pub(super) tos_override: Option<u8> = None,
         pub(super) real_time: bool = false,
         pub(super) increments: Increments = Increments::default(),
@@ -85,6 +86,18 @@ with_defaults! {
         pub(super) html: Option<PathBuf> = None,
         pub(super) strict: bool = false,
         pub(super) version: Version = Version::default(),
+        pub(super) utc: bool = false,
+        pub(super) dscp: bool = false,
+        pub(super) tx_delay: Option<Duration> = None,
+        pub(super) skips_receive_copy: bool = false,
+        pub(super) ignores_shutdown: bool = false,
+        pub(super) exchange_timeout: Option<Duration> = None,
+        pub(super) syncs_transfer_id: bool = false,
+        /// `--working-load`: the direction, and the number of flows if given.
+        pub(super) working_load: Option<(Direction, Option<u32>)> = None,
+        pub(super) working_load_congestion_control: Option<String> = None,
+        /// Whether these are the options of the second client of `--working-load`.
+        pub(super) is_working_load: bool = false,
         /// Warnings, which go to standard error before all other output.
         pub(super) notices: Vec<String> = Vec::new(),
         /// The given client-only options, each with the form of stock's warning if the program is a
@@ -144,6 +157,8 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("sum-only", Nothing, &[], "Report the sum of several flows only, not each flow.",
         |t: &mut GivenOptions, _| { t.sum_only = true; Ok(()) }),
     stock_letter('u', Nothing, &[], "Use UDP.", |t: &mut GivenOptions, _| { t.udp = true; Ok(()) }).with_long("udp").with_variable("IPERF_UDP"),
+    stock_long("tcp-tx-delay", Value("milliseconds"), &[], "Delay sent TCP data by N milliseconds (TCP_TX_DELAY). Without the fq scheduler, the kernel delays nothing.", set_tx_delay),
+    stock_long("utc", Nothing, &[], "Print times in UTC.", |t: &mut GivenOptions, _| { t.utc = true; Ok(()) }),
     stock_letter('w', Value("bytes"), &[], "The size of the socket buffers. Linux doubles it.",
         set_window).with_long("window").with_variable("TCP_WINDOW_SIZE"),
     stock_letter('z', Nothing, &[], "Run with real-time scheduling (SCHED_RR), ahead of all ordinary programs. It needs a privilege.", |t: &mut GivenOptions, _| { t.real_time = true; Ok(()) }).with_long("realtime"),
@@ -165,6 +180,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
+    stock_long("skip-rx-copy", Nothing, &[], "Do not copy received TCP data from the kernel (MSG_TRUNC).",
+        |t: &mut GivenOptions, _| { t.skips_receive_copy = true; Ok(()) }),
+    stock_long("test-exchange-timeout", Value("seconds"), &[], "How long a server waits for the header of a test; 0 is no limit. Default 20.",
+        |t: &mut GivenOptions, v| { t.exchange_timeout = Some(value::time(v)?); Ok(()) }),
     stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "The largest receive window of a server.",
         |t: &mut GivenOptions, v| { t.socket.window_clamp_bytes = Some(value::size(v)?); Ok(()) }),
     stock_long("tap-dev", OptionalAttached("device"), &[], "Refused: linerate receives from sockets only.", |_, _| refuse(NO_SOCKET)),
@@ -188,6 +207,8 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-period", ClientOnlyWarning::SettingNotSupported); t.bounce_period = value::time(v)?; Ok(()) }),
     stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "--bounceback-no-quickack", ClientOnlyWarning::SettingNotSupported); t.bounce_quick_ack = false; Ok(()) }),
+    stock_long("bounceback-reply", Value("bytes"), &[], "The size of a reply, if it differs from that of a request; at least 64.",
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-reply", ClientOnlyWarning::SettingNotSupported); t.bounce_reply = Some(value::size(v)?); Ok(()) }),
     stock_long("bounceback-txdelay", Value("seconds"), &[], "Start N seconds after the connection is established.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-txdelay", ClientOnlyWarning::SettingNotSupported); t.bounce_delay = Some(delay(v, "--bounceback-txdelay")?); Ok(()) }),
     stock_letter('c', Value("host"), &[], "Run as a client of this host.", set_client).with_long("client").with_variable("IPERF_CLIENT"),
@@ -199,6 +220,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { t.retry_time = Some(retry_delay(v, "--connect-retry-time")?); Ok(()) }),
     stock_long("connect-retry-timer", Value("seconds"), &[], "The time from one attempt to connect to the next. Default 1.",
         |t: &mut GivenOptions, v| { t.retry_interval = Some(retry_delay(v, "--connect-retry-timer")?); Ok(()) }),
+    stock_long("dscp", Value("value"), &[], "The DSCP of sent data, from 0 to 63.", set_dscp),
     stock_letter('d', Nothing, &[], "Test both directions at the same time. The server opens its own connection to the client.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "-d", ClientOnlyWarning::NotValid); t.direction.add(Direction::Dual) }).with_long("dualtest"),
     stock_long("fq-rate", Value("rate"), &[], "Let the kernel pace the client's sockets at this rate, in bits per second, or in bytes per second with an upper-case suffix.",
@@ -213,6 +235,8 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { mark_client_only(t, "--burst-period", ClientOnlyWarning::SettingNotSupported); t.burst_period = Some(value::time(v)?); Ok(()) }),
     stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--burst-size", ClientOnlyWarning::SettingNotSupported); t.burst_size = Some(value::size(v)?); Ok(()) }),
+    stock_long("ignore-shutdown", Nothing, &[], "End a TCP test with the last write, without a wait for the server.",
+        |t: &mut GivenOptions, _| { mark_client_only(t, "--ignore-shutdown", ClientOnlyWarning::NotSupported); t.ignores_shutdown = true; Ok(()) }),
     stock_long("incr-dstip", Nothing, &[], "Each further flow goes to the next address.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "--incr-dstip", ClientOnlyWarning::SettingNotSupported); t.increments.host = true; Ok(()) }),
     stock_long("incr-dstport", Nothing, &[], "Each further flow goes to the next port.",
@@ -233,6 +257,8 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter('n', Value("bytes"), &[], "Send this number of bytes; the test has no time limit. If both -n and -t are given, the last one counts.", set_bytes).with_long("num"),
     stock_letter('r', Nothing, &[], "Test one direction and then the other. The server opens its own connection to the client.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "-r", ClientOnlyWarning::NotValid); t.direction.add(Direction::TradeOff) }).with_long("tradeoff"),
+    stock_long("sync-transfer-id", Nothing, &[], "Let the server give the flows the same numbers as this client. Only servers of 2.2.1 or later understand it.",
+        |t: &mut GivenOptions, _| { mark_client_only(t, "--sync-transfer-id", ClientOnlyWarning::NotSupported); t.syncs_transfer_id = true; Ok(()) }),
     stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
         |t: &mut GivenOptions, _| { t.request_flags |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
     stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while fewer bytes than this are unsent.",
@@ -244,6 +270,13 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, _| { mark_client_only(t, "--trip-times", ClientOnlyWarning::SettingNotSupported); t.trip_times = true; Ok(()) }),
     stock_long("txdelay-time", Value("seconds"), &[], "Start N seconds after the connections are established.", set_delay),
     stock_long("txstart-time", Value("time"), &[], "Start at this time: seconds since 1970, with a fraction.", set_start_time),
+    stock_long("udp-l4s", Nothing, &[], "Not supported, as in Debian's build of iperf 2.2.1, which prints the same warning.",
+        |t: &mut GivenOptions, _| { t.notices.push("WARN: UDP L4S --udp-l4s not supported".to_owned()); Ok(()) }),
+    stock_long("udp-l4s-video", Nothing, &[], "Not supported, as --udp-l4s.",
+        |t: &mut GivenOptions, _| { t.notices.push("WARN: UDP L4S --udp-l4s-video not supported".to_owned()); Ok(()) }),
+    stock_long("working-load", OptionalAttached("direction"), &[], "Load the path with TCP flows during the test: up, down or bidir, and after a comma the number of flows. Default bidir,1.", set_working_load),
+    stock_long("working-load-cca", Value("name"), &[], "The congestion control of the flows of --working-load.",
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--working-load-cca", ClientOnlyWarning::NotSupported); t.working_load_congestion_control = Some(v.to_owned()); Ok(()) }),
     stock_letter('F', Value("file"), &[], "Send this file, once.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "-F", ClientOnlyWarning::NotValid); t.send_mode.input = Some(Input::File(v.into())); Ok(()) }).with_long("fileinput"),
     stock_letter('H', Value("address"), &[], "Receive a multicast group (-B) from this source address only.",
@@ -373,18 +406,55 @@ fn set_congestion_load(given: &mut GivenOptions, text: &str) -> Result<(), Early
         "--bounceback-congest",
         ClientOnlyWarning::SettingNotSupported,
     );
-    let (direction, flows) = text.split_once(',').unwrap_or((text, "1"));
+    let (direction, flows) = load(text, "bounceback-congestion")?;
+    given.congestion_load = Some((direction, flows.unwrap_or(1)));
+    Ok(())
+}
+
+fn set_working_load(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
+    mark_client_only(given, "--working-load", ClientOnlyWarning::NotSupported);
+    given.working_load = Some(load(text, "--working-load")?);
+    Ok(())
+}
+
+/// Parses the direction of a load, and the number of flows after a comma.
+fn load(text: &str, option: &str) -> Result<(Direction, Option<u32>), EarlyExit> {
+    let (direction, flows) = match text.split_once(',') {
+        Some((direction, flows)) => (direction, Some(value::count(flows)?.max(1))),
+        None => (text, None),
+    };
     let direction = match direction {
         "up" => Direction::Forward,
         "down" => Direction::Reverse,
         "bidir" | "" => Direction::FullDuplex,
         _ => {
             return Err(stock_error(format!(
-                "Unrecoginized value of {direction} for bounceback-congestion, use 'up', 'down' or 'bidir'"
+                "Unrecoginized value of {direction} for {option}, use 'up', 'down' or 'bidir'"
             )));
         }
     };
-    given.congestion_load = Some((direction, value::count(flows)?.max(1)));
+    Ok((direction, flows))
+}
+
+fn set_tx_delay(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
+    /// The kernel's limit of TCP_TX_DELAY is 2^31 ns.
+    const MAX_DELAY: Duration = Duration::from_nanos(1 << 31);
+    let delay = value::seconds(text).map(|seconds| seconds / 1000);
+    given.tx_delay = delay.filter(|delay| *delay < MAX_DELAY);
+    if given.tx_delay.is_none() {
+        let line = format!("ERROR: Invalid value of '{text}' for --tcp-tx-delay");
+        return Err(stock_error(line));
+    }
+    Ok(())
+}
+
+fn set_dscp(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
+    let dscp = value::type_of_service(text).filter(|dscp| *dscp < 64);
+    let is_number = text.starts_with(|first: char| first.is_ascii_digit());
+    let Some(dscp) = dscp.filter(|_| is_number) else {
+        return refuse("not a number from 0 to 63");
+    };
+    (given.dscp, given.socket.type_of_service) = (true, Some(dscp << 2));
     Ok(())
 }
 

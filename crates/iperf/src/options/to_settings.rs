@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use getopt::Exit;
-use model::{Group, Limit, Plan, Transport};
+use model::{Group, IoMethod, Limit, Plan, Transport};
 
-use super::send_mode::send_mode;
+use super::send_mode::{SendMode, send_mode};
 use super::settings::{
     Bounceback, ClientSettings, ConnectRetry, Direction, OutputSettings, PermitKey, Role,
     ServerSettings, Settings,
@@ -26,6 +26,11 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
     } else {
         Transport::Tcp
     };
+    if given.udp && given.tx_delay.take().is_some() {
+        let line = "WARN: setting of option --tcp-tx-delay is not supported with -u UDP";
+        given.notices.push(line.to_owned());
+        given.enhanced = true;
+    }
     if given.udp && given.permit_key.is_some() {
         return error("ERROR: Option of --permit-key not supported with UDP");
     }
@@ -55,6 +60,7 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
         || given.burst_period.is_some()
         || given.send_mode.prefetch.is_some()
         || given.start_time.at.is_some()
+        || given.working_load.is_some()
         || (given.trip_times && given.direction.sends_from_server())
         || (given.version.layout().timing_is_enhanced
             && !given.udp
@@ -70,14 +76,19 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
         socket: given.socket,
         length,
         rate,
+        tx_delay: given.tx_delay,
+        skips_receive_copy: given.skips_receive_copy,
         permit_key: given.permit_key,
         compatible: given.compatible,
         real_time: given.real_time,
         output: OutputSettings {
             version: given.version,
+            utc: given.utc,
+            has_dscp_option: given.dscp,
             enhanced: given.enhanced
                 || given.bins.is_some()
                 || given.reports_bursts
+                || given.tx_delay.is_some()
                 || (is_client && implies_enhanced),
             format: given.format,
             interval,
@@ -162,6 +173,9 @@ fn client_settings(
     let mut reverse = forward.clone().reversed();
     // The server paces this direction.
     reverse.local.pacing = None;
+    if given.skips_receive_copy {
+        reverse.local.io = IoMethod::Trunc;
+    }
     let flows = match given.direction {
         Direction::Forward => vec![forward],
         Direction::Reverse => vec![reverse],
@@ -183,7 +197,12 @@ fn client_settings(
         send_mode: mode,
         request_flags: given.request_flags,
         start_time: given.start_time,
-        congestion_load: congestion_load(given, host)?.map(Box::new),
+        load_congestion_control: given.working_load_congestion_control.clone(),
+        is_working_load: given.is_working_load,
+        load_flows: given.working_load.and_then(|(_, flows)| flows),
+        load: load_settings(given, host)?.map(Box::new),
+        ignores_shutdown: given.ignores_shutdown,
+        syncs_transfer_id: given.syncs_transfer_id,
         connect_only: given.connect_only,
         increments: given.increments,
         direction: given.direction,
@@ -202,7 +221,7 @@ fn client_settings(
         no_udp_fin: given.no_udp_fin,
         trip_times: given.trip_times,
         bounceback: given.bounceback.map(|burst| Bounceback {
-            reply_bytes: length,
+            reply_bytes: given.bounce_reply.unwrap_or(length),
             burst,
             period: given.bounce_period,
             hold: given.bounce_hold,
@@ -274,6 +293,7 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
         return error("ERROR: option of --incr-srcip requires -B bind option to be set");
     }
     complete_retry(given);
+    check_tcp_options(given)?;
     warn_of_ignored_options(given);
     let is_multicast = is_group(host);
     if is_multicast && given.direction != Direction::Forward {
@@ -293,6 +313,30 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
         given.notices.push(
             "WARNING: client will send traffic forever or until an external signal (e.g. SIGINT or SIGTERM) occurs to stop it".to_owned(),
         );
+    }
+    Ok(())
+}
+
+/// Refuses options that need TCP, or warns of them as stock does.
+fn check_tcp_options(given: &mut GivenOptions) -> Result<(), Exit> {
+    if given.ignores_shutdown && (given.udp || given.direction != Direction::Forward) {
+        return error("iperf: --ignore-shutdown: it needs a TCP test in which this end sends only");
+    }
+    let receives = given.direction.sends_from_server();
+    if given.skips_receive_copy && (given.udp || !receives || given.trip_times) {
+        return error(
+            "iperf: --skip-rx-copy: it needs a TCP test in which this end receives, without --trip-times",
+        );
+    }
+    if given.exchange_timeout.is_some() {
+        let line = "WARN: option of --test-exchange-timeout not supported on the client";
+        given.notices.push(line.to_owned());
+    }
+    if given.working_load.is_some() && given.congestion_load.is_some() {
+        return error("iperf: --bounceback-congest: --working-load already loads the path");
+    }
+    if given.working_load_congestion_control.is_some() && given.working_load.is_none() {
+        return error("iperf: --working-load-cca: it needs --working-load");
     }
     Ok(())
 }
@@ -323,6 +367,9 @@ fn check_bounceback(given: &mut GivenOptions) -> Result<(), Exit> {
     }
     if given.congestion_load.is_some() && given.bounceback.is_none() {
         return error("iperf: --bounceback-congest: it needs --bounceback");
+    }
+    if given.bounce_reply.is_some() && given.bounceback.is_none() {
+        return error("iperf: --bounceback-reply: it needs --bounceback");
     }
     if given.bounceback.is_some() && given.bounce_delay.is_some() {
         given.start_time.delay = given.bounce_delay;
@@ -362,10 +409,30 @@ fn option_that_needs_header(given: &GivenOptions) -> Option<&'static str> {
     }
 }
 
-/// Returns the settings of a second client, which loads the path during a bounceback test.
-fn congestion_load(given: &mut GivenOptions, host: &str) -> Result<Option<Settings>, Exit> {
-    let Some((direction, flows)) = given.congestion_load.take() else {
+/// Returns the settings of a second client, which loads the path during the test.
+fn load_settings(given: &mut GivenOptions, host: &str) -> Result<Option<Settings>, Exit> {
+    let working_load = given.working_load;
+    let working_flows = working_load.map(|(direction, flows)| (direction, flows.unwrap_or(1)));
+    let Some((direction, flows)) = working_flows.or(given.congestion_load) else {
         return Ok(None);
+    };
+    let mut socket = given.socket.clone();
+    let mut send_mode = SendMode::default();
+    if working_load.is_some() {
+        send_mode.prefetch = Some(WORKING_LOAD_PREFETCH);
+        socket
+            .congestion_control
+            .clone_from(&given.working_load_congestion_control);
+    }
+    let quick_ack = if given.bounceback.is_some() {
+        flags::upper::QUICK_ACK
+    } else {
+        0
+    };
+    let (rate, length) = if given.udp {
+        (None, None)
+    } else {
+        (given.rate, given.length)
     };
     let load = GivenOptions {
         role: Some(GivenRole::Client(host.to_owned())),
@@ -373,19 +440,26 @@ fn congestion_load(given: &mut GivenOptions, host: &str) -> Result<Option<Settin
         time: given.time,
         bytes: given.bytes,
         interval: given.interval.or(Some(Duration::from_secs(1))),
-        length: given.length,
-        rate: given.rate,
-        socket: given.socket.clone(),
+        length,
+        rate,
+        socket,
+        send_mode,
+        version: given.version,
+        utc: given.utc,
+        is_working_load: working_load.is_some(),
         bind: given.bind.clone(),
         v6: given.v6,
         flows,
         direction,
         enhanced: true,
-        request_flags: flags::upper::QUICK_ACK,
+        request_flags: quick_ack,
         ..GivenOptions::default()
     };
     settings(load).map(Some)
 }
+
+/// The maximum of unsent bytes in the sockets of `--working-load`.
+const WORKING_LOAD_PREFETCH: u32 = 256 << 10;
 
 /// Whether an address, with or without `%device`, is a multicast group.
 fn is_group(address: &str) -> bool {
@@ -436,6 +510,9 @@ fn server_settings(given: &mut GivenOptions) -> Result<ServerSettings, Exit> {
     if given.source.is_some() && !is_multicast {
         return error("iperf: -H: it needs a multicast group: -B GROUP");
     }
+    if given.udp && (given.skips_receive_copy || given.exchange_timeout.is_some()) {
+        return error("iperf: --skip-rx-copy, --test-exchange-timeout: they need TCP");
+    }
     if given.permit_key == Some(PermitKey::Any) {
         given.permit_key = Some(PermitKey::Key(generate_key()));
     }
@@ -458,6 +535,7 @@ fn server_settings(given: &mut GivenOptions) -> Result<ServerSettings, Exit> {
     Ok(ServerSettings {
         config: given.server.clone(),
         time: given.time.flatten(),
+        exchange_timeout: given.exchange_timeout,
         daemon: given.daemon,
         tos_override: given.tos_override,
         source: given.source.take(),

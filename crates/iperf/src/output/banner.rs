@@ -120,13 +120,22 @@ fn listening(
             output.format.size(length),
             output.format.size((length / 8.0).floor()),
         );
-        let _ = writeln!(text, "Read buffer size: {buffer} (Dist bin width={bin})");
+        let note = if settings.skips_receive_copy {
+            " (skip-rx-copy)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "Read buffer size: {buffer} (Dist bin width={bin}){note}"
+        );
     }
     if let Some(name) =
         congestion_control.filter(|_| is_enhanced && layout.names_congestion_control)
     {
         let _ = writeln!(text, "TCP congestion control default {name}");
     }
+    text += &delay_line(settings);
     if output.reports_bursts && settings.is_server {
         text += "Frame or burst interval reporting (feature is experimental)\n";
     }
@@ -189,7 +198,7 @@ fn connecting(
     };
     let pid = if is_enhanced || !via.is_empty() {
         let flows = if layout.counts_flows {
-            format!("{flows}/0 flows/load")
+            format!("{flows}/{} flows/load", settings.load_flows)
         } else {
             format!("{flows} flows")
         };
@@ -252,19 +261,16 @@ fn connecting(
     text += &above;
     text += &segment_line(settings);
     text += &congestion_line(settings, is_enhanced, congestion_control);
+    if let Some(name) = settings
+        .load_congestion_control
+        .as_ref()
+        .filter(|_| is_client)
+    {
+        let _ = writeln!(text, "TCP working load congestion control set to {name}");
+    }
+    text += &delay_line(settings);
     if is_enhanced {
-        let requested = settings.socket.type_of_service;
-        let tos = format_tos(settings, requested.unwrap_or(0));
-        let verb = match requested {
-            None if layout.has_dscp => "defaults",
-            _ => "set",
-        };
-        let nagle = if settings.socket.no_delay || bounceback.is_some() {
-            "and nodelay (Nagle off)"
-        } else {
-            "(Nagle on)"
-        };
-        let _ = writeln!(text, "TOS {verb} to {tos} {nagle}");
+        text += &service_line(settings, bounceback.is_some());
     }
     text += &below;
     if output.single_udp && is_client {
@@ -274,6 +280,31 @@ fn connecting(
         text += &sending_line(settings, length, rate, is_client);
     }
     text
+}
+
+/// Returns the line about the type of service and Nagle's algorithm.
+fn service_line(settings: &PrintSettings, is_bounceback: bool) -> String {
+    let requested = settings.socket.type_of_service;
+    let tos = format_tos(settings, requested.unwrap_or(0));
+    let verb = match requested {
+        None if settings.layout().has_dscp => "defaults",
+        _ if settings.output.has_dscp_option => "defaults",
+        _ => "set",
+    };
+    let nagle = if settings.socket.no_delay || is_bounceback {
+        "and nodelay (Nagle off)"
+    } else {
+        "(Nagle on)"
+    };
+    format!("TOS {verb} to {tos} {nagle}\n")
+}
+
+/// Returns the line about the delay of sent data.
+fn delay_line(settings: &PrintSettings) -> String {
+    settings.tx_delay.map_or(String::new(), |delay| {
+        let millis = delay.as_secs_f64() * 1e3;
+        format!("Socket option of TCP_TX_DELAY set to {millis:.3} milliseconds\n")
+    })
 }
 
 /// Returns the line about TCP's congestion control.

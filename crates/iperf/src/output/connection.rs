@@ -85,7 +85,7 @@ pub(super) fn connect_failed(
     let date = if settings.output.enhanced {
         format_date(settings, now)
     } else {
-        sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", now)
+        settings.format_time(c"%Y-%m-%d %H:%M:%S (%Z)", now)
     };
     let (name, host, port) = (name(id), format_host(settings, peer), peer.port());
     let mut text = format!("{name} tcp connect to {host} port {port} failed ({reason}) on {date}");
@@ -151,6 +151,10 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     if let Some(period) = connection.burst_period {
         add_note(true, &format!("burst-period={:.4}s", period.as_secs_f64()));
     }
+    // 2.1.8 has it further below.
+    let prefetch = connection.prefetch;
+    let prefetch = prefetch.map_or(String::new(), |bytes| format!("prefetch={bytes}"));
+    add_note(layout.has_segments && !prefetch.is_empty(), &prefetch);
     add_note(connection.is_full_duplex, "full-duplex");
     add_note(connection.is_reverse, "reverse");
     if let Some(bounceback) = connection.bounceback {
@@ -173,9 +177,7 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     add_note(is_scheduled, "epoch-start");
     add_note(connection.no_udp_fin, "no-udp-fin");
     add_note(is_requested(upper::L2_LENGTH), "l2mode");
-    if let Some(bytes) = connection.prefetch {
-        add_note(true, &format!("prefetch={bytes}"));
-    }
+    add_note(!layout.has_segments && !prefetch.is_empty(), &prefetch);
     if let Some(bytes) = settings
         .socket
         .window_clamp_bytes
@@ -239,7 +241,7 @@ pub(super) fn start_time(
         since.unwrap_or_default().as_secs()
     };
     let (name, now_text) = (name(id), format_date(settings, now));
-    let moment = sys::clock::local_time(c"%Y-%m-%d %H:%M:%S", at);
+    let moment = settings.format_time(c"%Y-%m-%d %H:%M:%S", at);
     if at < now {
         let since = at
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -258,11 +260,11 @@ pub(super) fn start_time(
 /// Formats a time as `2026-11-21 00:37:06.123 (UTC)`, or without milliseconds.
 fn format_date(settings: &PrintSettings, moment: SystemTime) -> String {
     if !settings.layout().has_millis {
-        return sys::clock::local_time(c"%Y-%m-%d %H:%M:%S (%Z)", moment);
+        return settings.format_time(c"%Y-%m-%d %H:%M:%S (%Z)", moment);
     }
     let since = moment.duration_since(SystemTime::UNIX_EPOCH);
     let millis = since.unwrap_or_default().subsec_millis();
-    let seconds = sys::clock::local_time(c"%Y-%m-%d %H:%M:%S", moment);
-    let zone = sys::clock::local_time(c"(%Z)", moment);
+    let seconds = settings.format_time(c"%Y-%m-%d %H:%M:%S", moment);
+    let zone = settings.format_time(c"(%Z)", moment);
     format!("{seconds}.{millis:03} {zone}")
 }

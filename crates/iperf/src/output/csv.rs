@@ -124,7 +124,7 @@ impl<'a> Line<'a> {
         let mut add = |name: &'static str, value: &dyn Display| {
             columns.push((name, value.to_string()));
         };
-        add("time", &format_precise_timestamp(self.timestamp));
+        add("time", &format_precise_timestamp(settings, self.timestamp));
         let names = ["srcaddress", "srcport", "dstaddr", "dstport"];
         for (name, value) in names.into_iter().zip(self.endpoints(settings)) {
             add(name, &value);
@@ -300,15 +300,15 @@ impl<'a> Line<'a> {
 }
 
 /// Formats a time as `+0000:YYYYMMDDhhmmss.123456`.
-fn format_precise_timestamp(moment: SystemTime) -> String {
-    let time = sys::clock::local_time(c"%z:%Y%m%d%H%M%S", moment);
+fn format_precise_timestamp(settings: &PrintSettings, moment: SystemTime) -> String {
+    let time = settings.format_time(c"%z:%Y%m%d%H%M%S", moment);
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{time}.{:06}", since.subsec_micros())
 }
 
 /// Formats a time as `YYYYMMDDhhmmss`. Enhanced reports add milliseconds.
 fn format_timestamp(settings: &PrintSettings, moment: SystemTime) -> String {
-    let time = sys::clock::local_time(c"%Y%m%d%H%M%S", moment);
+    let time = settings.format_time(c"%Y%m%d%H%M%S", moment);
     let millis = moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -10,8 +10,10 @@ mod number;
 mod sum;
 
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use server::{ErrorLog, SharedLogLimit};
 
@@ -47,9 +49,22 @@ struct PrintSettings {
     tos_override: Option<u8>,
     max_segment_bytes: Option<u32>,
     is_quiet: bool,
+    load_flows: u32,
+    load_congestion_control: Option<String>,
+    tx_delay: Option<std::time::Duration>,
+    skips_receive_copy: bool,
 }
 
 impl PrintSettings {
+    /// Formats a time in the local time zone, or in UTC (`--utc`).
+    fn format_time(&self, format: &CStr, moment: SystemTime) -> String {
+        if self.output.utc {
+            sys::clock::utc_time(format, moment)
+        } else {
+            sys::clock::local_time(format, moment)
+        }
+    }
+
     /// Returns the layout of the printed version.
     fn layout(&self) -> &'static Layout {
         self.output.version.layout()
@@ -98,6 +113,13 @@ impl<'a> Printer<'a> {
             Role::Client(client) => (client.connect_only.is_some(), None, client.trip_times),
             Role::Server(serve) => (false, serve.tos_override, false),
         };
+        let (load_flows, load_congestion_control) = match &settings.role {
+            Role::Client(client) => (
+                client.load_flows.unwrap_or(0),
+                client.load_congestion_control.clone(),
+            ),
+            Role::Server(_) => (0, None),
+        };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
             settings: PrintSettings {
@@ -116,6 +138,10 @@ impl<'a> Printer<'a> {
                 tos_override,
                 max_segment_bytes: settings.socket.max_segment_bytes,
                 is_quiet,
+                load_flows,
+                load_congestion_control,
+                tx_delay: settings.tx_delay,
+                skips_receive_copy: settings.skips_receive_copy,
             },
             error_limit: SharedLogLimit::default(),
             state: Mutex::new(State {

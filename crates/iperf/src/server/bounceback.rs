@@ -36,16 +36,19 @@ pub(super) fn serve(
 ) -> io::Result<()> {
     let mut head = [0; MIN_BOUNCE_BYTES as usize];
     head[..4].copy_from_slice(&first_bytes);
-    let deadline = Instant::now() + super::HELLO_TIMEOUT;
+    let deadline = Instant::now() + iperf.hello_timeout();
     control.read_exact(&mut head[4..], deadline)?;
     let Some(bounce) = BounceMessage::read(&head).filter(|bounce| {
-        (MIN_BOUNCE_BYTES..=MAX_SEND_LENGTH).contains(&bounce.size) && bounce.hold <= MAX_HOLD
+        let is_in_range = |bytes| (MIN_BOUNCE_BYTES..=MAX_SEND_LENGTH).contains(&bytes);
+        let reply_bytes = bounce.reply_bytes.unwrap_or(bounce.size);
+        is_in_range(bounce.size) && is_in_range(reply_bytes) && bounce.hold <= MAX_HOLD
     }) else {
         iperf.report_error(
             "read bounce back header failed: its size or hold is out of range".to_owned(),
         );
         return Ok(());
     };
+    let reply_bytes = bounce.reply_bytes.unwrap_or(bounce.size);
     let test = super::describe_test("bounceback", None);
     let running = server.begin(control.peer(), test);
     let running = running.map_err(io::Error::other)?;
@@ -55,7 +58,7 @@ pub(super) fn serve(
         initial_tcp_state: crate::connection::initial_tcp_state(control.as_fd()),
         bounceback: Some(BouncebackInfo {
             request_bytes: bounce.size,
-            reply_bytes: bounce.size,
+            reply_bytes,
             hold: bounce.hold,
             has_quick_ack: bounce.quick_ack,
         }),
@@ -71,11 +74,13 @@ pub(super) fn serve(
         return Ok(());
     }
     let _share = (iperf.memory_for(control.peer()))
-        .reserve(bounce.size.into())
+        .reserve(bounce.size.max(reply_bytes).into())
         .map_err(io::Error::other)?;
-    let mut message = vec![0; bounce.size as usize];
+    // The reply begins with the request, cut off or followed by zeros.
+    let (size, reply_size) = (bounce.size as usize, reply_bytes as usize);
+    let mut message = vec![0; size.max(reply_size)];
     message[..head.len()].copy_from_slice(&head);
-    control.read_exact(&mut message[head.len()..], deadline)?;
+    control.read_exact(&mut message[head.len()..size], deadline)?;
     iperf.observer.observe(&TestEvent::Connected(&connection));
     let socket = Arc::new(control.as_fd().try_clone_to_owned()?);
     let measured = MeasuredFlow {
@@ -96,7 +101,7 @@ pub(super) fn serve(
     let _registered = reports.begin(&measured, started);
     running.add_counters(&measured.counters);
     // Each message counts for both directions, as in the client.
-    let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
+    let count_message = || measured.counters.count_received(size + reply_size, 1);
     let stop = server.cancel_stop.child();
     let _idle_watch = deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
     let _registration = stop.register_thread();
@@ -106,11 +111,11 @@ pub(super) fn serve(
             std::thread::sleep(bounce.hold);
         }
         BounceMessage::stamp(&mut message, received, WallTime::now());
-        if let Err(error) = control.write(&message, MESSAGE_TIMEOUT) {
+        if let Err(error) = control.write(&message[..reply_size], MESSAGE_TIMEOUT) {
             break end_for_error(&error);
         }
-        count_message(message.len());
-        if let Err(ended) = receive(control.as_fd(), &mut message, &stop) {
+        count_message();
+        if let Err(ended) = receive(control.as_fd(), &mut message[..size], &stop) {
             break ended;
         }
     };

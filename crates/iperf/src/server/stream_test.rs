@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{BudgetShare, BufferMemory, DataSocket, Stop};
-use model::{FlowPlan, Limit, Transport};
+use model::{FlowPlan, IoMethod, Limit, Transport};
 use server::RunningTest;
 use sys::Address;
 
@@ -176,6 +176,9 @@ impl StreamTest<'_> {
         let pacing = plan.local.pacing;
         let mut plan = plan.reversed();
         plan.local.pacing = pacing;
+        if settings.skips_receive_copy {
+            plan.local.io = IoMethod::Trunc;
+        }
         plan
     }
 
@@ -215,6 +218,7 @@ impl StreamTest<'_> {
             requested: Instant::now(),
             started: WallTime::now(),
             ends_on_reset: true,
+            ignores_shutdown: false,
             memory,
             stop: self.stop,
         }

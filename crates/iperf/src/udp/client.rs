@@ -92,7 +92,7 @@ fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
     engine::connect(&data.socket, &server_address, run.stop)
         .map_err(|error| format!("udp connect failed: {error}"))?;
     let direction = run.client.direction;
-    let hello = run.hello();
+    let hello = run.hello(number);
     let no_fin = hello.has_any_flag(upper::NO_FIN);
     let is_group = server_address.ip().is_some_and(|ip| ip.is_multicast());
     let mut connection = connection::from_socket(

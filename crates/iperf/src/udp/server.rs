@@ -29,7 +29,7 @@ use crate::options::{ServerSettings, Settings};
 use crate::report_group::ReportGroups;
 use crate::server::{
     IperfDialect, OnListening, SenderOptions, describe_test, flow_id, listen_addresses, stop_after,
-    thread_error, udp_send_mode,
+    thread_error, udp_send_mode, use_transfer_id,
 };
 use crate::wire::flags::upper;
 use crate::wire::proof;
@@ -425,8 +425,9 @@ impl<'a> DatagramReceiver<'a> {
             .map_err(|reason| format!("{from}: refused a test: {reason}"))?;
         let id = flow_id(number, false, None);
         let layout = self.settings.output.version.layout();
-        let connection = connection(&data, id, &from, &hello, layout);
+        let mut connection = connection(&data, id, &from, &hello, layout);
         self.observer.observe(&TestEvent::Connected(&connection));
+        use_transfer_id(&mut connection, Some(&hello), &**self.observer);
         DatagramTest {
             receiver: self,
             running: &running,

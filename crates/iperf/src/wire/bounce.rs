@@ -28,6 +28,8 @@ pub struct BounceMessage {
     pub served: Option<[WallTime; 2]>,
     /// The time that the server delays the echo.
     pub hold: Duration,
+    /// The length of the reply in bytes, if it differs from that of the request.
+    pub reply_bytes: Option<u32>,
 }
 
 /// The byte that fills unused words.
@@ -39,10 +41,13 @@ const QUICK_ACK: u16 = 0x8000;
 const SYNCHRONISED: u16 = 0x4000;
 const HAS_SERVICE: u16 = 0x2000;
 const STOP: u16 = 0x1000;
+const HAS_REPLY_SIZE: u16 = 0x0800;
 
 impl BounceMessage {
     /// The length of the fields in bytes. Digits fill the rest of the message.
     const HEADER_LEN: usize = 60;
+    /// The offset of the length of the reply, in messages that have it.
+    const REPLY_OFFSET: usize = 60;
 
     /// Whether a stream that begins with this word carries bounceback messages.
     pub fn begins_with(word: u32) -> bool {
@@ -68,6 +73,7 @@ impl BounceMessage {
             (self.synchronised, SYNCHRONISED),
             (self.type_of_service.is_some(), HAS_SERVICE),
             (self.stop, STOP),
+            (self.reply_bytes.is_some(), HAS_REPLY_SIZE),
         ] {
             bits |= if is_set { bit } else { 0 };
         }
@@ -80,6 +86,9 @@ impl BounceMessage {
         }
         write_word(head, 44, self.hold.as_micros() as u32);
         fill_with_digits(digits);
+        if let Some(reply_bytes) = self.reply_bytes {
+            write_word(bytes, Self::REPLY_OFFSET, reply_bytes);
+        }
     }
 
     /// Writes the server's two times into a message. The echo keeps all other bytes.
@@ -88,11 +97,11 @@ impl BounceMessage {
         sent.write(bytes, 36);
     }
 
-    /// Returns whether a message is the echo of a request. An echo differs in the server's times
-    /// only.
+    /// Returns whether a message is the echo of a request. An echo differs in the server's times,
+    /// and in its length if the request has that of the reply.
     pub fn is_echo(request: &[u8], message: &[u8]) -> bool {
         let fields = |bytes: &[u8]| Some([bytes.get(..28)?.to_vec(), bytes.get(44..48)?.to_vec()]);
-        message.len() == request.len() && fields(request) == fields(message)
+        fields(request) == fields(message)
     }
 
     /// Reads a message; `None` for other or too few bytes.
@@ -112,6 +121,7 @@ impl BounceMessage {
             sent: WallTime::read(bytes, 20),
             served: has_times.then(|| [WallTime::read(bytes, 28), WallTime::read(bytes, 36)]),
             hold: Duration::from_micros(read_word(bytes, 44).into()),
+            reply_bytes: (bits & HAS_REPLY_SIZE != 0).then(|| read_word(bytes, Self::REPLY_OFFSET)),
         })
     }
 }
@@ -133,6 +143,7 @@ mod tests {
             sent: time(1),
             served: Some([time(2), time(3)]),
             hold: Duration::ZERO,
+            reply_bytes: Some(70),
         };
         let mut bytes = [0; 100];
         message.write(&mut bytes);

@@ -8,6 +8,11 @@ use crate::version::Version;
 
 /// The longest permit key, in bytes.
 pub const MAX_KEY_BYTES: usize = 128;
+/// The largest [`Hello::transfer_id`].
+pub const MAX_TRANSFER_ID: u32 = 0x7ff;
+/// The bit of the word with the number of flows that marks a transfer id in its upper bits.
+const HAS_TRANSFER_ID: u32 = 0x8000_0000;
+const TRANSFER_ID_SHIFT: u32 = 20;
 /// The longest name of a congestion control, in bytes: TCP_CA_NAME_MAX of linux/tcp.h, less a NUL.
 pub const MAX_CONGESTION_CONTROL_BYTES: usize = 15;
 
@@ -18,6 +23,8 @@ pub struct Hello {
     pub flags: u32,
     /// `-P`.
     pub flows: u32,
+    /// The number of this flow at the client, up to [`MAX_TRANSFER_ID`] (`--sync-transfer-id`).
+    pub transfer_id: Option<u32>,
     /// The client's port for a connection back; in other tests the server's port.
     pub port: u32,
     /// `-l`, or 0.
@@ -313,9 +320,20 @@ impl Hello {
                 .filter(|key| !key.is_empty() && key_field_len > 0),
             HelloTransport::Datagram => None,
         };
+        let flows = read_word(bytes, 4);
+        let has_id = flows & HAS_TRANSFER_ID != 0 && extension.is_some();
+        let transfer_id = has_id.then_some(flows >> TRANSFER_ID_SHIFT & MAX_TRANSFER_ID);
+        let transfer_id = transfer_id.filter(|id| *id > 0);
+        // With a transfer id, a stream has the flag of -d and -r, too.
+        let marker = if has_id && transport == HelloTransport::Stream {
+            flags::VERSION1
+        } else {
+            0
+        };
         Ok(Self {
-            flags: flags_word,
-            flows: read_word(bytes, 4),
+            flags: flags_word & !marker,
+            flows: if has_id { flows & 0xffff } else { flows },
+            transfer_id,
             port: read_word(bytes, 8),
             length: read_word(bytes, 12),
             window: read_word(bytes, 16),
@@ -342,12 +360,19 @@ impl Hello {
                 0
             };
         let mut flags_word = self.flags & !(flags::HAS_LENGTH | flags::LENGTH);
+        let mut flows = self.flows;
+        if let Some(id) = self.transfer_id {
+            flows |= HAS_TRANSFER_ID | id << TRANSFER_ID_SHIFT;
+            if transport == HelloTransport::Stream {
+                flags_word |= flags::VERSION1;
+            }
+        }
         if self.extension.is_some() {
             flags_word |= flags::HAS_LENGTH | (total_len as u32) << 1 & flags::LENGTH;
         }
         for (at, value) in [
             (0, flags_word),
-            (4, self.flows),
+            (4, flows),
             (8, self.port),
             (12, self.length),
             (16, self.window),

@@ -26,7 +26,7 @@ pub use datagram::DatagramHeader;
 pub use frame::FrameRecord;
 pub use hello::{
     BurstParameters, Extension, Hello, HelloError, HelloTransport, MAX_CONGESTION_CONTROL_BYTES,
-    MAX_KEY_BYTES, SendAmount, TestStart,
+    MAX_KEY_BYTES, MAX_TRANSFER_ID, SendAmount, TestStart,
 };
 pub use report::{LatencyReport, ServerReport};
 

@@ -58,7 +58,8 @@ fn headers() -> Vec<Hello> {
             let at = WallTime::after_epoch(Duration::from_secs(value.into()));
             headers.push(Hello {
                 flags: flags | flags::EXTEND,
-                flows: value,
+                flows: value & 0x7fff_ffff,
+                transfer_id: Some(value).filter(|id| *id == 1),
                 port: 0,
                 length: value,
                 window: value,
@@ -157,6 +158,7 @@ fn survives_extreme_bounceback_messages() {
                 sent: WallTime::default(),
                 served: None,
                 hold,
+                reply_bytes: (!hold.is_zero()).then_some(size),
             }
             .write(&mut message);
             send_and_disconnect(&server, &message);

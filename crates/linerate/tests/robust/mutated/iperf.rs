@@ -280,6 +280,7 @@ fn bounceback(size: u32) -> Vec<Message> {
             sent: WallTime::now(),
             served: None,
             hold: Duration::from_micros(100),
+            reply_bytes: None,
         }
         .write(&mut bytes);
         bytes
