@@ -199,7 +199,7 @@ const CASES_OF_2_2_1: &[(&str, &str, &str)] = &[
     (
         "udp_intervals_more",
         "-u -i 0.3 -e",
-        "-u -t 0.6 -b 400k -i 0.3 -P 2 -e",
+        "-u -t 0.6 -b 400k -i 0.3 -e",
     ),
     (
         "tcp_sum_only",
