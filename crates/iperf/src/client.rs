@@ -107,8 +107,12 @@ pub fn run(
 
 /// Reserves the threads of all flows, or returns the reason for the refusal.
 fn reserve_threads(client: &ClientSettings) -> Result<ResourceShare, String> {
+    let load_flows = match client.load.as_ref().map(|load| &load.role) {
+        Some(Role::Client(load)) => load.plan.flows(),
+        _ => 0,
+    };
     let amounts = ResourceAmounts {
-        threads: u64::from(client.plan.flows()) * THREADS_PER_FLOW,
+        threads: u64::from(client.plan.flows() + load_flows) * THREADS_PER_FLOW,
         ..ResourceAmounts::default()
     };
     let reserved = ResourceBudget::process().reserve(BudgetHolder::Local, amounts);

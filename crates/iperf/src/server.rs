@@ -427,7 +427,7 @@ impl IperfDialect {
         connection.peer_version = extension.and_then(|extension| version_name(extension.version));
         connection.upper_flags = upper;
         connection.prefetch = extension
-            .filter(|extension| layout.has_segments && extension.prefetch > 0)
+            .filter(|extension| layout.has_early_prefetch && extension.prefetch > 0)
             .map(|extension| extension.prefetch);
         let type_of_service = extension.map(|extension| extension.type_of_service);
         connection.type_of_service =

@@ -81,6 +81,13 @@ pub(crate) struct Layout {
     pub(crate) dates_full_duplex: bool,
     /// Whether a server warns of a scheduled start that has passed.
     pub(crate) warns_of_past_start: bool,
+    /// Whether an enhanced server names IPv6.
+    pub(crate) names_ipv6: bool,
+    /// Whether the line about `--near-congestion` follows that about the type of service.
+    pub(crate) has_late_near_congestion: bool,
+    /// Whether a connection line begins with the note about `--tcp-write-prefetch`, also that of a
+    /// server which sends.
+    pub(crate) has_early_prefetch: bool,
     /// Whether dates have milliseconds.
     pub(crate) has_millis: bool,
     /// Whether a sender's settings have the size of its bursts.
@@ -89,10 +96,8 @@ pub(crate) struct Layout {
     pub(crate) burst_period_decimals: usize,
     /// Whether the settings of bounceback tests have the sizes of requests and replies.
     pub(crate) has_reply_size: bool,
-    /// Whether `-e` and `-y C` together print all figures, with a header.
+    /// Whether CSV has sums, and `-e` and `-y C` together print all figures, with a header.
     pub(crate) has_enhanced_csv: bool,
-    /// Whether CSV has sums.
-    pub(crate) has_csv_sums: bool,
     /// Whether clients report the deviations from the schedule of frames.
     pub(crate) reports_schedule_errors: bool,
     /// Whether `--trip-times` and `--tcp-write-times` of a TCP client imply `-e`.
@@ -143,12 +148,14 @@ const LAYOUT_2_1_8: Layout = Layout {
     sends_congestion_control: false,
     dates_full_duplex: false,
     warns_of_past_start: true,
+    names_ipv6: false,
+    has_late_near_congestion: false,
+    has_early_prefetch: false,
     has_millis: false,
     has_burst_size: false,
     burst_period_decimals: 2,
     has_reply_size: false,
     has_enhanced_csv: false,
-    has_csv_sums: false,
     reports_schedule_errors: false,
     timing_is_enhanced: false,
     summarizes_connect_times: true,
@@ -192,12 +199,14 @@ const LAYOUT_2_2_1: Layout = Layout {
     sends_congestion_control: true,
     dates_full_duplex: true,
     warns_of_past_start: false,
+    names_ipv6: true,
+    has_late_near_congestion: true,
+    has_early_prefetch: true,
     has_millis: true,
     has_burst_size: true,
     burst_period_decimals: 3,
     has_reply_size: true,
     has_enhanced_csv: true,
-    has_csv_sums: true,
     reports_schedule_errors: true,
     timing_is_enhanced: true,
     summarizes_connect_times: false,

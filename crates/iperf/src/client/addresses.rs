@@ -190,12 +190,13 @@ impl ClientRun<'_> {
             };
             let next_attempt = first_attempt + retry.interval * attempts;
             let is_in_time = next_attempt <= first_attempt + retry.time;
-            let is_last = (attempts > retry.count && !is_in_time) || self.stop.is_set();
+            let is_stopped = self.stop.is_set();
+            let is_last = (attempts > retry.count && !is_in_time) || is_stopped;
             self.observer.observe(&TestEvent::ConnectFailed {
                 id: &id,
                 peer: &destination,
                 reason: &reason,
-                has_expired: is_last && !retry.time.is_zero(),
+                has_expired: is_last && !is_stopped && !retry.time.is_zero(),
             });
             if is_last || !self.sleep_until(next_attempt) {
                 let _ = self

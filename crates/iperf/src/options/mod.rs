@@ -294,4 +294,33 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn invalid_values_of_options_of_2_2_1_fail_with_a_message() {
+        for (line, message) in [
+            (
+                "-c h --connect-retry-timer 0",
+                "Invalid value of '0' for --connect-retry-timer\n",
+            ),
+            (
+                "-c h -r --sync-transfer-id",
+                "iperf: --sync-transfer-id: over TCP, its header is that of -r\n",
+            ),
+            (
+                "-c h --tcp-tx-delay 3000",
+                "ERROR: Invalid value of '3000' for --tcp-tx-delay\n",
+            ),
+            (
+                "-c h --dscp 64",
+                "iperf: --dscp 64: not a number from 0 to 63\n",
+            ),
+            (
+                "-c h --working-load=sideways",
+                "Unrecoginized value of sideways for --working-load, use 'up', 'down' or 'bidir'\n",
+            ),
+        ] {
+            let exit = parse(line, &[]).unwrap_err();
+            assert_eq!((exit.stderr.as_str(), exit.code), (message, 1), "{line}");
+        }
+    }
 }

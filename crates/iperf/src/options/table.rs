@@ -180,7 +180,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
-    stock_long("skip-rx-copy", Nothing, &[], "Do not copy received TCP data from the kernel (MSG_TRUNC).",
+    stock_long("skip-rx-copy", Nothing, &[], "Do not copy received TCP data from the kernel (MSG_TRUNC), except in tests with --trip-times or bursts, whose data has times.",
         |t: &mut GivenOptions, _| { t.skips_receive_copy = true; Ok(()) }),
     stock_long("test-exchange-timeout", Value("seconds"), &[], "How long a server waits for the header of a test; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.exchange_timeout = Some(value::time(v)?); Ok(()) }),
@@ -483,8 +483,10 @@ fn delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
         .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option} time")))
 }
 
+/// Parses a time of more than 0: without a pause, attempts would never end.
 fn retry_delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
     value::seconds(text)
+        .filter(|delay| !delay.is_zero())
         .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option}")))
 }
 

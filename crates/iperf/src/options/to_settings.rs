@@ -328,6 +328,9 @@ fn check_tcp_options(given: &mut GivenOptions) -> Result<(), Exit> {
             "iperf: --skip-rx-copy: it needs a TCP test in which this end receives, without --trip-times",
         );
     }
+    if given.syncs_transfer_id && !given.udp && given.direction == Direction::TradeOff {
+        return error("iperf: --sync-transfer-id: over TCP, its header is that of -r");
+    }
     if given.exchange_timeout.is_some() {
         let line = "WARN: option of --test-exchange-timeout not supported on the client";
         given.notices.push(line.to_owned());

@@ -100,7 +100,7 @@ fn listening(
     } else {
         String::new()
     };
-    let family = if is_enhanced && settings.v6 && layout.names_congestion_control {
+    let family = if is_enhanced && settings.v6 && layout.names_ipv6 {
         " (v6)"
     } else {
         ""
@@ -252,8 +252,7 @@ fn connecting(
             "TCP near-congestion delay weight set to {weight:.4} (use --near-congestion=<value> to change)\n"
         )
     });
-    // 2.2.1 prints it below the type of service.
-    let (above, below) = if layout.names_congestion_control {
+    let (above, below) = if layout.has_late_near_congestion {
         (String::new(), near_congestion)
     } else {
         (near_congestion, String::new())

@@ -151,10 +151,9 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     if let Some(period) = connection.burst_period {
         add_note(true, &format!("burst-period={:.4}s", period.as_secs_f64()));
     }
-    // 2.1.8 has it further below.
     let prefetch = connection.prefetch;
     let prefetch = prefetch.map_or(String::new(), |bytes| format!("prefetch={bytes}"));
-    add_note(layout.has_segments && !prefetch.is_empty(), &prefetch);
+    add_note(layout.has_early_prefetch && !prefetch.is_empty(), &prefetch);
     add_note(connection.is_full_duplex, "full-duplex");
     add_note(connection.is_reverse, "reverse");
     if let Some(bounceback) = connection.bounceback {
@@ -177,7 +176,10 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
     add_note(is_scheduled, "epoch-start");
     add_note(connection.no_udp_fin, "no-udp-fin");
     add_note(is_requested(upper::L2_LENGTH), "l2mode");
-    add_note(!layout.has_segments && !prefetch.is_empty(), &prefetch);
+    add_note(
+        !layout.has_early_prefetch && !prefetch.is_empty(),
+        &prefetch,
+    );
     if let Some(bytes) = settings
         .socket
         .window_clamp_bytes

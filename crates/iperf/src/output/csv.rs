@@ -49,7 +49,9 @@ pub(super) fn text(
             is_final,
             figures,
             ..
-        } if layout.has_csv_sums => Line::new(None, figures, now, *is_final).text(settings, is_new),
+        } if layout.has_enhanced_csv => {
+            Line::new(None, figures, now, *is_final).text(settings, is_new)
+        }
         _ => String::new(),
     }
 }

@@ -324,8 +324,9 @@ impl Hello {
         let has_id = flows & HAS_TRANSFER_ID != 0 && extension.is_some();
         let transfer_id = has_id.then_some(flows >> TRANSFER_ID_SHIFT & MAX_TRANSFER_ID);
         let transfer_id = transfer_id.filter(|id| *id > 0);
-        // With a transfer id, a stream has the flag of -d and -r, too.
-        let marker = if has_id && transport == HelloTransport::Stream {
+        // With a transfer id, a stream has the flag of -d and -r, too. With -d it also has another.
+        let is_marker = has_id && flags_word & flags::RUN_NOW == 0;
+        let marker = if is_marker && transport == HelloTransport::Stream {
             flags::VERSION1
         } else {
             0
@@ -473,5 +474,84 @@ impl Hello {
             } => EXTENDED_LEN,
             _ => BASE_LEN,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            flags: flags::EXTEND,
+            flows: 3,
+            transfer_id: Some(MAX_TRANSFER_ID),
+            extension: Some(Extension::default()),
+            start: Some(TestStart::default()),
+            ..Hello::default()
+        }
+    }
+
+    #[test]
+    fn a_stream_has_transfer_id_congestion_control_and_key() {
+        for name in ["x", "cubic", "123456789012345"] {
+            let hello = Hello {
+                flags: flags::EXTEND | flags::KEY,
+                congestion_control: Some(name.to_owned()),
+                key: Some(b"a key".to_vec()),
+                ..hello()
+            };
+            let bytes = hello.encode(HelloTransport::Stream);
+            let decoded = Hello::decode(&bytes, HelloTransport::Stream).unwrap();
+            let expected = Hello {
+                flags: decoded.flags,
+                start: None,
+                ..hello
+            };
+            assert_eq!(decoded, expected);
+            let own_flags = decoded.flags & !(flags::HAS_LENGTH | flags::LENGTH);
+            assert_eq!(own_flags, flags::EXTEND | flags::KEY);
+        }
+    }
+
+    /// With -d, the flag of a connection back remains.
+    #[test]
+    fn a_transfer_id_keeps_the_connection_back() {
+        for (own_flags, expected) in [
+            (0, 0),
+            (
+                flags::VERSION1 | flags::RUN_NOW,
+                flags::VERSION1 | flags::RUN_NOW,
+            ),
+        ] {
+            let hello = Hello {
+                flags: flags::EXTEND | own_flags,
+                ..hello()
+            };
+            let bytes = hello.encode(HelloTransport::Stream);
+            let decoded = Hello::decode(&bytes, HelloTransport::Stream).unwrap();
+            let kept = decoded.flags & (flags::VERSION1 | flags::RUN_NOW);
+            assert_eq!((decoded.transfer_id, kept), (hello.transfer_id, expected));
+        }
+        let bytes = hello().encode(HelloTransport::Datagram);
+        let decoded = Hello::decode(&bytes, HelloTransport::Datagram).unwrap();
+        assert_eq!((decoded.flows, decoded.transfer_id), (3, Some(0x7ff)));
+    }
+
+    #[test]
+    fn invalid_names_of_a_congestion_control_are_errors() {
+        for name in [
+            &b""[..],
+            b"\0\0",
+            b"\0\x10",
+            b"\0\x05cub",
+            b"\0\x03a b",
+            b"\0\x01\xff",
+        ] {
+            let decoded = decode_congestion_control(name);
+            assert_eq!(decoded, Err(HelloError::CongestionControl), "{name:?}");
+        }
+        let longest = b"\0\x0f123456789012345";
+        assert_eq!(decode_congestion_control(longest).unwrap().len(), 15);
     }
 }
