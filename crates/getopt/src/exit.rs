@@ -23,7 +23,7 @@ pub enum EarlyExit {
     Help,
     /// An option requested the version.
     Version,
-    /// getopt's error message, a complete line.
+    /// getopt's error message. [`crate::scan`] completes it to a line.
     SyntaxError(String),
     /// The reason why a value or a combination is invalid. [`crate::scan`] completes it to a line.
     Refused(String),

@@ -490,6 +490,9 @@ fn apply<L>(
                 "{program}: {scope}{origin}{separator}{value}: {reason}\n"
             ))
         }
+        EarlyExit::SyntaxError(message) => {
+            EarlyExit::SyntaxError(format!("{program}: {message}\n"))
+        }
         other => other,
     })
 }

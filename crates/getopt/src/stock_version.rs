@@ -19,7 +19,7 @@ pub fn check_environment() -> Result<(), String> {
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("iperf", &["2.1.8", "2.2.1"]),
     ("iperf3", &["3.12", "3.18", "3.22"]),
-    ("netperf", &["2.7.0"]),
+    ("netperf", &["2.7.0", "2.7.1"]),
 ];
 
 fn entries(value: &str) -> impl Iterator<Item = (&str, &str)> {

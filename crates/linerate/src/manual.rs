@@ -149,7 +149,7 @@ fn netperf_page() -> Roff {
         ],
         "netperf measures throughput, request/response rates, connection rates and their CPU cost \
          between this host and a host with a netserver. The netserver may be linerate's or the \
-         stock one. netperf has the options and the output of netperf 2.7.0. Most options take two \
+         stock one. netperf has the options and the output of netperf 2.7.1. Most options take two \
          values: for the local and the remote end, or for sending and receiving. \"a,b\" sets \
          both, \"a,\" the first, \",b\" the second. \"a\" sets both or only the first; see the \
          text of each option.",

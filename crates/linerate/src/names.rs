@@ -29,13 +29,13 @@ pub(crate) const PROGRAMS: &[Program] = &[
     #[cfg(feature = "netperf")]
     Program {
         name: "netperf",
-        about: "netperf 2.7.0's client, with its options and its output",
+        about: "netperf 2.7.1's client, with its options and its output",
         run: |name, args| crate::netperf::client(name, args),
     },
     #[cfg(feature = "netperf")]
     Program {
         name: "netserver",
-        about: "netperf 2.7.0's server, with its options",
+        about: "netperf 2.7.1's server, with its options",
         run: |name, args| crate::netperf::server(name, args),
     },
     #[cfg(feature = "netperf")]

@@ -58,7 +58,7 @@ fn passes_arguments_to_dialect_unchanged() {
             .starts_with("\nUsage: netperf [global options] -- [test options]")
     );
     let version = run_linerate(&["netperf", "-V"]);
-    assert!(stdout(&version).starts_with("Netperf version 2.7.0\n"));
+    assert!(stdout(&version).starts_with("Netperf version 2.7.1\n"));
     // The second -h is an option of the test, after `--`.
     let test_help = run_linerate(&["netperf", "--", "-h"]);
     assert!(
@@ -233,7 +233,7 @@ fn creates_links_and_overwrites_nothing() {
         .arg("-V")
         .output()
         .unwrap();
-    assert!(stdout(&version).starts_with("Netperf version 2.7.0\n"));
+    assert!(stdout(&version).starts_with("Netperf version 2.7.1\n"));
 
     fs::remove_file(path.join("netperf")).unwrap();
     fs::remove_file(path.join("netserver")).unwrap();

@@ -156,8 +156,8 @@ fn selects_stock_version() {
         ),
         (
             "",
-            "netperf=2.7.1",
-            "linerate: LINERATE_STOCK_VERSION: '2.7.1' is not a known version of netperf; known are 2.7.0\n",
+            "netperf=2.6.0",
+            "linerate: LINERATE_STOCK_VERSION: '2.6.0' is not a known version of netperf; known are 2.7.0, 2.7.1\n",
         ),
         (
             "",

@@ -1,4 +1,4 @@
-//! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
+//! The netperf dialect: `netperf` and `netserver` of the versions that Debian has.
 //!
 //! Modules: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
 //! (order of messages) and [`output`] (Outcome → text). [`run`](run()) directs them. [`selector`]
@@ -30,6 +30,7 @@ pub mod selector;
 pub mod server;
 mod socket_directory;
 mod tcp_info;
+pub mod version;
 mod warnings;
 pub mod wire;
 

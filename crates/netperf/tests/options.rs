@@ -134,15 +134,17 @@ fn flents_probe_finds_all_options() {
     assert!(settings.notices.is_empty() && settings.warnings.is_empty());
 }
 
-/// The texts are the output of Debian's package 2.7.0-0.1 for `netperf -h`, `netserver -h`,
-/// `netperf -- -h` and `netperf -t TCP_CC -- -h`.
+/// The texts are the output of Debian's packages 2.7.0-0.1 and 2.7.1-1 for `netperf -h`,
+/// `netserver -h`, `netperf -- -h` and `netperf -t TCP_CC -- -h`.
 #[test]
 fn usage_texts_match_stock() {
     let netperf_usage = include_str!("options-usage/netperf.txt");
     let own_heading = "linerate's own options:\n    --";
     let netserver_usage = include_str!("options-usage/netserver.txt");
-    let omni = include_str!("options-usage/omni.txt");
-    let classic = include_str!("options-usage/classic.txt");
+    let omni = include_str!("options-usage/omni-2.7.1.txt");
+    let classic = include_str!("options-usage/classic-2.7.1.txt");
+    let older_omni = include_str!("options-usage/omni-2.7.0.txt");
+    let older_classic = include_str!("options-usage/classic-2.7.0.txt");
     for (line, stdout, stderr) in [
         ("-h", "", netperf_usage.to_owned()),
         (
@@ -171,6 +173,12 @@ fn usage_texts_match_stock() {
         ("-t TCP_SENDFILE -- -h", classic, String::new()),
         ("-t TCP_MSS -- -h", classic, String::new()),
         ("-t TCP_CC -- -h", classic, String::new()),
+        ("--stock-version 2.7.0 -- -h", older_omni, String::new()),
+        (
+            "--stock-version 2.7.0 -t TCP_CC -- -h",
+            older_classic,
+            String::new(),
+        ),
     ] {
         let exit = parse_client(line).unwrap_err();
         let (stock_part, own_part) = exit.stderr.split_at(stderr.len());
@@ -204,19 +212,58 @@ fn usage_texts_match_stock() {
 
 #[test]
 fn version_has_lines_of_stock_and_linerate() {
-    let expected = Exit {
-        stdout: format!(
-            "Netperf version 2.7.0\nlinerate {}\n",
-            env!("CARGO_PKG_VERSION")
+    for (options, version) in [
+        ("-V", "2.7.1"),
+        ("--stock-version 2.7.1 -V", "2.7.1"),
+        ("--stock-version=2.7.0 -V", "2.7.0"),
+    ] {
+        let expected = Exit {
+            stdout: format!(
+                "Netperf version {version}\nlinerate {}\n",
+                env!("CARGO_PKG_VERSION")
+            ),
+            stderr: String::new(),
+            code: 0,
+        };
+        assert_eq!(parse_client(options).unwrap_err(), expected);
+        let words = options.split_whitespace().map(Into::into);
+        assert_eq!(parse_netserver("netserver", words).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn an_older_version_lacks_options() {
+    let settings = parse_client("-t UDP_RR -- -f").unwrap();
+    assert!(settings.flow.local.socket.do_not_fragment);
+    assert!(settings.flow.remote.socket.do_not_fragment);
+    for (line, error) in [
+        ("-- -f", "invalid option -- 'f'"),
+        ("-t TCP_CC -- -A", "invalid option -- 'A'"),
+    ] {
+        let exit = parse_client(&format!("--stock-version 2.7.0 {line}")).unwrap_err();
+        assert_eq!(
+            exit.stderr.lines().next(),
+            Some(&*format!("netperf: {error}"))
+        );
+    }
+    assert_refused(&[
+        (
+            "-t TCP_CC -- -a",
+            "netperf: test option -a: asynchronous calls (aio_read, aio_write) are not available\n",
         ),
-        stderr: String::new(),
-        code: 0,
-    };
-    assert_eq!(parse_client("-V").unwrap_err(), expected);
-    assert_eq!(
-        parse_netserver("netserver", ["-V".into()]).unwrap_err(),
-        expected
-    );
+        (
+            "-t TCP_SENDFILE -- -A",
+            "netperf: test option -A: asynchronous calls (aio_read, aio_write) are not available\n",
+        ),
+        (
+            "-t OMNI -- -T vsock -f",
+            "netperf: test option -f contradicts VSOCK, which does not support it\n",
+        ),
+        (
+            "--stock-version 2.6.0",
+            "netperf: --stock-version 2.6.0: '2.6.0' is not a known version of netperf; known are 2.7.0, 2.7.1\n",
+        ),
+    ]);
 }
 
 #[test]

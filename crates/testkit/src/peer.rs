@@ -6,20 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::stock_peer::{Release, StockPeer};
 use crate::test_case::Requirement;
 
 /// Requirement for stock netperf and netserver. One package contains both.
 pub const STOCK_NETPERF: Requirement = Requirement::Program("netperf");
-
-/// First line of the output of `-V` of the required stock version.
-const STOCK_VERSION: &str = "Netperf version 2.7.0";
 
 /// Implementation of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Implementation {
     /// The `linerate` under test.
     Ours,
-    /// The stock program, as Debian packages it.
+    /// The stock program of a Debian release.
     Stock,
 }
 
@@ -57,8 +55,8 @@ impl Role {
 pub struct NetperfPrograms {
     /// Path of the `linerate` binary.
     pub linerate_path: PathBuf,
-    /// Directory of the stock programs.
-    pub stock_directory: PathBuf,
+    /// Release of the stock programs. linerate has their version's options and texts.
+    pub release: Release,
 }
 
 /// Returns a command of the `linerate` under test with these arguments.
@@ -121,15 +119,20 @@ pub fn stock_with_args(program: &str, arguments: &str) -> Command {
 }
 
 impl NetperfPrograms {
-    /// Returns the `linerate` under test, and the stock programs in `/usr/bin`.
+    /// Returns the `linerate` under test, and the stock programs of this host's release.
     #[expect(
         clippy::new_without_default,
         reason = "the programs of a machine are not a default value"
     )]
     pub fn new() -> Self {
+        Self::of_release(Release::Debian12)
+    }
+
+    /// Returns the `linerate` under test, and the stock programs of a release.
+    pub fn of_release(release: Release) -> Self {
         Self {
             linerate_path: linerate_path(),
-            stock_directory: PathBuf::from("/usr/bin"),
+            release,
         }
     }
 
@@ -137,7 +140,18 @@ impl NetperfPrograms {
     pub fn missing_reason(&self) -> Option<String> {
         [Role::Client, Role::Server]
             .into_iter()
-            .find_map(|role| version_problem(&self.stock_directory.join(role.program())))
+            .find_map(|role| version_problem(&self.stock(role)))
+    }
+
+    fn stock(&self, role: Role) -> StockPeer {
+        StockPeer {
+            program: role.program(),
+            release: self.release,
+            version: match self.release {
+                Release::Debian12 => "2.7.0",
+                Release::Debian13 | Release::Unstable => "2.7.1",
+            },
+        }
     }
 
     /// Returns a command of one program under its usual name.
@@ -145,6 +159,8 @@ impl NetperfPrograms {
         match implementation {
             Implementation::Ours => {
                 let mut command = Command::new(&self.linerate_path);
+                let version = self.stock(role).version;
+                command.env("LINERATE_STOCK_VERSION", format!("netperf={version}"));
                 command.arg(role.program());
                 command
             }
@@ -160,21 +176,29 @@ impl NetperfPrograms {
 
     /// Returns the search path with the directory of the stock programs first.
     fn search_path(&self) -> OsString {
-        let mut path = self.stock_directory.clone().into_os_string();
-        if let Some(inherited_path) = env::var_os("PATH") {
-            path.push(":");
-            path.push(inherited_path);
-        }
-        path
+        let path = self.stock(Role::Client).path();
+        let directory = path.ok().and_then(|path| path.parent().map(Path::to_owned));
+        let directory = directory.unwrap_or_default();
+        let inherited = env::var_os("PATH").unwrap_or_default();
+        let directories = env::split_paths(&inherited);
+        let directories = [directory].into_iter().chain(directories);
+        env::join_paths(directories.filter(|directory| directory.has_root()))
+            .expect("no directory contains a colon")
     }
 }
 
-fn version_problem(program: &Path) -> Option<String> {
-    let output = match Command::new(program).arg("-V").output() {
+fn version_problem(stock: &StockPeer) -> Option<String> {
+    let path = match stock.path() {
+        Ok(path) => path,
+        Err(reason) => return Some(reason),
+    };
+    let output = match Command::new(&path).arg("-V").output() {
         Ok(output) => output,
-        Err(error) => return Some(format!("cannot run stock {}: {error}", program.display())),
+        Err(error) => return Some(format!("cannot run stock {}: {error}", path.display())),
     };
     let output = String::from_utf8_lossy(&output.stdout);
-    let version = output.lines().next().unwrap_or_default().trim();
-    (version != STOCK_VERSION).then(|| format!("{} is {version:?}, not 2.7.0", program.display()))
+    let first_line = output.lines().next().unwrap_or_default();
+    let version = first_line.trim().trim_start_matches("Netperf version ");
+    (version != stock.version)
+        .then(|| format!("{} is {version:?}, not {}", path.display(), stock.version))
 }

@@ -50,6 +50,7 @@ const FAST_OPEN: [&str; 2] = [
     "setsockopt(SOL_TCP, TCP_FASTOPEN_CONNECT, [1]",
     "setsockopt(SOL_TCP, TCP_FASTOPEN, ",
 ];
+const DO_NOT_FRAGMENT: &str = "setsockopt(SOL_IP, IP_MTU_DISCOVER, [2]";
 const SEGMENT: &str = "setsockopt(SOL_TCP, TCP_MAXSEG, [1000]";
 const DEBUG: &str = "setsockopt(SOL_SOCKET, SO_DEBUG, [1]";
 const DONT_ROUTE: &str = "setsockopt(SOL_SOCKET, SO_DONTROUTE, [1]";
@@ -73,6 +74,8 @@ const CASES: &[Case] = &[
     ("-D", RR, &[NO_DELAY], &[NO_DELAY]),
     ("-D", SENDFILE, &[NO_DELAY], &[NO_DELAY]),
     ("-e 5", DATAGRAMS, &[FIVE_SECONDS], &[]),
+    ("-f", RR, &[DO_NOT_FRAGMENT], &[DO_NOT_FRAGMENT]),
+    ("-f", DATAGRAMS, &[DO_NOT_FRAGMENT], &[DO_NOT_FRAGMENT]),
     ("-F", RR, &[FAST_OPEN[0]], &[FAST_OPEN[1]]),
     ("-g", RR, &[DEBUG], &[]),
     ("-G 1000", STREAM, &[SEGMENT], &[]),

@@ -3,9 +3,9 @@
 
 use std::net::TcpListener;
 
-use testkit::{Implementation, ProcessOutput, Role, figures, key_values};
+use testkit::{Implementation, NetperfPrograms, ProcessOutput, Release, Role, figures, key_values};
 
-use super::exchange::{Pair, Setting, programs, run, run_pair, stdout_of};
+use super::exchange::{Pair, RELEASES, Setting, missing_reason, run, run_pair, stdout_of};
 use super::variants::{compare_output, same_as_stock};
 use super::{Case, CaseResult};
 
@@ -60,15 +60,23 @@ const OUR_ERRORS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let stock_errors = STOCK_ERRORS.iter().map(|line| {
-        let name = format!("errors::stock::{}", line.replace(' ', "_"));
-        let case = Case::new(name, || same_as_stock(Setting::PLAIN, line));
-        // The resolver waits before it fails.
-        if line.contains(".invalid") {
-            case.allow_many_at_once()
-        } else {
-            case
-        }
+    let stock_errors = RELEASES.into_iter().flat_map(|(release, suffix)| {
+        let missing = missing_reason(release);
+        let setting = Setting {
+            release,
+            ..Setting::PLAIN
+        };
+        STOCK_ERRORS.iter().map(move |line| {
+            let name = format!("errors::stock::{}{suffix}", line.replace(' ', "_"));
+            let case = Case::new(name, move || same_as_stock(setting, line));
+            let case = case.unless(missing.clone());
+            // The resolver waits before it fails.
+            if line.contains(".invalid") {
+                case.allow_many_at_once()
+            } else {
+                case
+            }
+        })
     });
     let our_errors = OUR_ERRORS.iter().map(|(line, expected)| {
         let name = format!("errors::ours::{}", line.replace(' ', "_"));
@@ -83,12 +91,21 @@ pub(crate) fn cases() -> Vec<Case> {
             &["-4", "-H", "localhost", "-L", "127.0.0.1"],
         ),
     ];
-    let without_server = without_server
-        .map(|(name, args)| Case::new(format!("errors::stock::{name}"), || compare_clients(args)));
+    let without_server = RELEASES.into_iter().flat_map(|(release, suffix)| {
+        let missing = missing_reason(release);
+        without_server.map(|(name, args)| {
+            let name = format!("errors::stock::{name}{suffix}");
+            Case::new(name, move || compare_clients(release, args)).unless(missing.clone())
+        })
+    });
     let others = [
         Case::new("errors::passphrase", passphrases),
         Case::new("errors::port_in_use", port_in_use),
-        Case::new("errors::netserver", netserver_options),
+        Case::new("errors::netserver", || netserver_options(Release::Debian12)),
+        Case::new("errors::netserver::2_7_1", || {
+            netserver_options(Release::Debian13)
+        })
+        .unless(missing_reason(Release::Debian13)),
         Case::new("durations::accepts_go_syntax", accepts_go_syntax).without_stock(),
         Case::new("burst::exceeds_socket_buffers", exceeds_socket_buffers).without_stock(),
         Case::new("ports::same_at_both_ends", same_port_at_both_ends).in_namespace(true),
@@ -113,10 +130,11 @@ fn check_error(line: &str, expected: &str) -> CaseResult {
 }
 
 /// Compares both clients with the same arguments and without a server.
-fn compare_clients(args: &[&str]) -> CaseResult {
+fn compare_clients(release: Release, args: &[&str]) -> CaseResult {
     let port = unused_port()?.to_string();
     let output = |implementation: Implementation| -> Result<ProcessOutput, String> {
-        let mut command = programs().command(implementation, Role::Client);
+        let mut command =
+            NetperfPrograms::of_release(release).command(implementation, Role::Client);
         command.args(args).args(["-p", &port]);
         run(command)
     };
@@ -166,20 +184,24 @@ fn port_in_use() -> CaseResult {
         .local_addr()
         .map_err(|error| error.to_string())?
         .port();
-    compare_servers(&["-D", "-4", "-L", "127.0.0.1", "-p", &port.to_string()])
+    compare_servers(
+        Release::Debian12,
+        &["-D", "-4", "-L", "127.0.0.1", "-p", &port.to_string()],
+    )
 }
 
-fn netserver_options() -> CaseResult {
-    compare_servers(&["-h"])?;
-    compare_servers(&["-V"])?;
-    compare_servers(&["-q"])?;
-    compare_servers(&["-D", "-n", "300"])
+fn netserver_options(release: Release) -> CaseResult {
+    compare_servers(release, &["-h"])?;
+    compare_servers(release, &["-V"])?;
+    compare_servers(release, &["-q"])?;
+    compare_servers(release, &["-D", "-n", "300"])
 }
 
 /// Compares both servers with arguments at which they exit immediately.
-fn compare_servers(args: &[&str]) -> CaseResult {
+fn compare_servers(release: Release, args: &[&str]) -> CaseResult {
     let output = |implementation: Implementation| {
-        let mut command = programs().command(implementation, Role::Server);
+        let mut command =
+            NetperfPrograms::of_release(release).command(implementation, Role::Server);
         command.args(args);
         run(command)
     };

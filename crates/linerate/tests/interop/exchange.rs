@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use testkit::{
-    Implementation, LinkAddress, Namespace, NetperfPrograms, ProcessOutput, Role, Server, TwoHosts,
+    Implementation, LinkAddress, Namespace, NetperfPrograms, ProcessOutput, Release, Role, Server,
+    TwoHosts,
 };
 
 /// Maximum time of a client, including on a busy machine.
@@ -72,6 +73,8 @@ impl Family {
 /// Environment of a client's run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
+    /// Release of the stock programs.
+    pub(crate) release: Release,
     pub(crate) family: Family,
     /// Whether client and server run in a new network namespace.
     pub(crate) namespace: bool,
@@ -86,6 +89,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// IPv4 on this machine's loopback interface.
     pub(crate) const PLAIN: Self = Self {
+        release: Release::Debian12,
         family: Family::V4,
         namespace: false,
         link_address: None,
@@ -98,6 +102,15 @@ impl Setting {
         self.namespace = namespace;
         self
     }
+}
+
+/// The releases of the stock programs, and the suffixes of their cases' names.
+pub(crate) const RELEASES: [(Release, &str); 2] =
+    [(Release::Debian12, ""), (Release::Debian13, "::2_7_1")];
+
+/// Returns the reason if the stock programs of a release are missing.
+pub(crate) fn missing_reason(release: Release) -> Option<String> {
+    NetperfPrograms::of_release(release).missing_reason()
 }
 
 /// Returns the locations of both implementations.
@@ -149,7 +162,7 @@ fn run_on_hosts(
     destination: &[String],
     args: &[&str],
 ) -> Result<ProcessOutput, String> {
-    let programs = programs();
+    let programs = NetperfPrograms::of_release(setting.release);
     let start = || {
         Server::try_start_with(|port| {
             let mut command = programs.command(pair.server, Role::Server);

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use testkit::{Implementation, LinkAddress, ProcessOutput, figures, key_values};
+use testkit::{Implementation, LinkAddress, ProcessOutput, Release, figures, key_values};
 
-use super::exchange::{Family, Pair, Setting, run_pair, stdout_of};
+use super::exchange::{Family, Pair, RELEASES, Setting, missing_reason, run_pair, stdout_of};
 use super::variants::compare_output;
 use super::{Case, CaseResult};
 
@@ -175,9 +175,20 @@ const fn two_hosts(
 }
 
 pub(crate) fn cases() -> Vec<Case> {
+    let releases = RELEASES.into_iter();
+    let cases = releases.flat_map(|(release, suffix)| cases_with(release, suffix));
+    cases.collect()
+}
+
+fn cases_with(release: Release, suffix: &str) -> Vec<Case> {
+    let missing = missing_reason(release);
     let mut cases = Vec::new();
     for (location, family, link_address) in LOCATIONS {
+        if release != Release::Debian12 && link_address.is_some() {
+            continue;
+        }
         let setting = Setting {
+            release,
             family,
             link_address,
             ..Setting::PLAIN
@@ -186,10 +197,11 @@ pub(crate) fn cases() -> Vec<Case> {
             // The stock pair runs once for all pairs.
             let stock = Arc::new(StockRuns::default());
             for pair in Pair::TESTED {
-                let name = format!("matrix::{}::{location}::{}", test.name, pair.name());
+                let name = format!("matrix::{}::{location}::{}{suffix}", test.name, pair.name());
                 let stock = Arc::clone(&stock);
                 let case = Case::new(name, move || test.check(pair, setting, &stock));
                 let case = case.in_namespace(test.connects() || link_address.is_some());
+                let case = case.unless(missing.clone());
                 cases.push(if test.connects() {
                     // A stock server waits for some seconds at the end of a connection test.
                     case.allow_many_at_once()
@@ -200,8 +212,8 @@ pub(crate) fn cases() -> Vec<Case> {
         }
         if link_address.is_none() {
             for pair in Pair::TESTED {
-                let name = format!("matrix::uuid::{location}::{}", pair.name());
-                cases.push(Case::new(name, move || uuid(pair, setting)));
+                let name = format!("matrix::uuid::{location}::{}{suffix}", pair.name());
+                cases.push(Case::new(name, move || uuid(pair, setting)).unless(missing.clone()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Ours and Debian's netperf 2.7.0 against each other, in every combination of client and server.
+//! Ours and Debian's netperf against each other, in every combination of client and server.
 //!
 //! The original's output is the reference. For the same command line ours prints the same text with
 //! other figures, except where `docs/differences.md` documents a difference.

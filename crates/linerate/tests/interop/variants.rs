@@ -1,9 +1,12 @@
 //! Options, one or a few at a time: the output matches the stock pair's, except for figures.
 
-use testkit::{Implementation, ProcessOutput, compare_masked};
+use testkit::{Implementation, LinkAddress, ProcessOutput, Release, compare_masked};
 
-use super::exchange::{Family, Pair, Setting, run_pair};
+use super::exchange::{Family, Pair, RELEASES, Setting, missing_reason, run_pair};
 use super::{Case, CaseResult};
+
+/// The topic whose options 2.7.0 lacks.
+const SINCE_2_7_1: &str = "since_2_7_1";
 
 /// Command lines by topic. Nearly all end by count, within milliseconds.
 const VARIANTS: &[(&str, &[&str])] = &[
@@ -312,6 +315,16 @@ const VARIANTS: &[(&str, &[&str])] = &[
     ),
     ("start", &["-l -2M -s 1", "-t TCP_RR -l -200 -s 1"]),
     (
+        SINCE_2_7_1,
+        &[
+            "-l -2M -- -f",
+            "-t TCP_MAERTS -l -2M -- -f",
+            "-t TCP_RR -l -200 -- -f",
+            "-t UDP_RR -l -200 -- -f",
+            "-t UDP_STREAM -l -2M -- -R 1 -f -m 1000",
+        ],
+    ),
+    (
         "leniency",
         &[
             "stray -l -2M words",
@@ -331,18 +344,49 @@ const VARIANTS: &[(&str, &[&str])] = &[
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
+    let releases = RELEASES.into_iter();
+    let cases = releases.flat_map(|(release, suffix)| cases_with(release, suffix));
+    cases.chain([too_long_datagrams()]).collect()
+}
+
+/// Between two hosts, `-f` refuses datagrams that exceed the link's MTU of 1500 bytes.
+fn too_long_datagrams() -> Case {
+    let setting = Setting {
+        release: Release::Debian13,
+        link_address: Some(LinkAddress {
+            link: 0,
+            index: 0,
+            is_v6: false,
+        }),
+        ..Setting::PLAIN
+    };
+    let case = Case::new("variants::since_2_7_1::too_long_datagrams", move || {
+        same_as_stock(setting, "-t UDP_STREAM -l 1 -- -R 1 -f -m 4000")?;
+        same_as_stock(setting, "-t UDP_RR -l 1 -- -f -r 4000,1")?;
+        same_as_stock(setting, "-t UDP_RR -l 1 -- -f -r 1,4000")
+    });
+    let case = case.in_namespace(true);
+    case.unless(missing_reason(setting.release))
+}
+
+fn cases_with(release: Release, suffix: &str) -> Vec<Case> {
+    let missing = missing_reason(release);
     let mut cases = Vec::new();
     for &(topic, lines) in VARIANTS {
+        if topic == SINCE_2_7_1 && release == Release::Debian12 {
+            continue;
+        }
         for &line in lines {
-            let name = format!("variants::{topic}::{}", line.replace(' ', "_"));
+            let name = format!("variants::{topic}::{}{suffix}", line.replace(' ', "_"));
             // Fixed ports, and a connection per transaction, leave sockets in TIME_WAIT.
             let namespace = matches!(topic, "ports" | "connections" | "classic_options");
             let mut setting = Setting::PLAIN.in_namespace(namespace);
+            setting.release = release;
             if topic == "ipv6" {
                 setting.family = Family::V6;
             }
             let case = Case::new(name, move || same_as_stock(setting, line));
-            let case = case.in_namespace(namespace);
+            let case = case.in_namespace(namespace).unless(missing.clone());
             // A stock server waits after connection tests, the resolver waits, and -s waits.
             let waits = topic == "connections"
                 || topic == "start"

@@ -152,6 +152,7 @@ fn flags_word(
         (socket.fast_open, Flags::FAST_OPEN),
         (socket.reply_from_destination, Flags::PACKET_INFO),
         (socket.defer_accept_seconds.is_some(), Flags::DEFER_ACCEPT),
+        (socket.do_not_fragment, Flags::DO_NOT_FRAGMENT),
         (socket.keep_alive, Flags::KEEP_ALIVE),
         (needs_interface, Flags::INTERFACE),
     ]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use getopt::Argument::{Nothing, OptionalAttached, OptionalNumber, Value};
+use getopt::stock_version::StockVersion;
 use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter};
 use model::{EndpointPlan, IoMethod, Touch, with_defaults};
 
@@ -12,11 +13,14 @@ use super::value::{
     set_pair, type_of_service, width,
 };
 use super::{Family, Settings, ThroughputUnit};
+use crate::version::Version;
 
 with_defaults! {
     /// The options before `--`, as typed.
     #[derive(Clone)]
     pub(super) struct GlobalOptions {
+        /// `--stock-version`.
+        pub(super) version: Version = Version::default(),
         /// The settings that one option determines alone. An empty host name means the default.
         pub(super) settings: Settings = Settings::default(),
         /// The local endpoint plan.
@@ -205,6 +209,9 @@ pub(super) static SECTION: Section<GlobalOptions> = Section {
     linerate_long("strict", Nothing, "Exit with code 3 if the result has warnings, and print them", "",
         "Print each warning about the result on standard error, and exit with code 3 if there is one.",
         |g, _| { g.settings.strict = true; Ok(()) }),
+    linerate_long("stock-version", Value("version"), "Have the options and the texts of this netperf", "2.7.1",
+        "Have the options and the texts of this version of netperf: 2.7.0 or 2.7.1. The environment variable LINERATE_STOCK_VERSION also selects versions, such as 'netperf=2.7.0'. Default {default}.",
+        |g, v| { g.version = Version::from_name(v).or_else(refuse)?; Ok(()) }),
     linerate_long("json", Nothing, "Print the result as a JSON document and nothing else", "",
         "Print one JSON document on standard output instead of the text, in the format of linerate run --json. Options for text output (-D, -v, -B, -f, test options -o, -O and -k) are refused. Errors that the stock tool prints on standard output go to standard error.",
         |g, _| { g.settings.json = true; Ok(()) }),

@@ -65,7 +65,7 @@ mod tests {
             assert_eq!(settings, ServerSettings::default(), "{name} {default}");
             checked += 1;
         }
-        assert_eq!(checked, 11);
+        assert_eq!(checked, 12);
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
             assert!(settings(&typed) == settings(needed), "{typed}");
             checked += 1;
         }
-        assert_eq!(checked, 16);
+        assert_eq!(checked, 17);
 
         let ConnectionPorts {
             first: min,

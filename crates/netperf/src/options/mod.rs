@@ -28,10 +28,13 @@ use std::ffi::OsString;
 use std::mem;
 
 use ::server::Permissions;
+use getopt::stock_version::StockVersion;
 use getopt::{EarlyExit, ExitTexts, Grammar, Section, mask_secrets, scan, utf8_words};
 
 use global::GlobalOptions;
 use test::TestOptions;
+
+use crate::version::Version;
 
 pub use crate::dlpi_interface::DlpiInterface;
 pub use from_plan::settings_for_plan;
@@ -52,9 +55,15 @@ pub fn parse_netperf(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
-    let mut global = GlobalOptions::default();
-    let test_words = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|early_exit| with_usage(early_exit, usage::netperf, &global.settings.notices))?;
+    let mut global = GlobalOptions {
+        version: version_of_environment(program)?,
+        ..GlobalOptions::default()
+    };
+    let test_words = scan(program, &global::SECTION, &words, &mut global);
+    let test_words = test_words.map_err(|early_exit| {
+        let notices = &global.settings.notices;
+        with_usage(early_exit, global.version, usage::netperf, notices)
+    })?;
     let Some(test) = test_by_name(&global.test) else {
         return Err(with_notices(
             &global.settings.notices,
@@ -62,14 +71,17 @@ pub fn parse_netperf(
         ));
     };
 
+    let version = global.version;
     let mut options = TestOptions {
+        version,
         local: mem::take(&mut global.local),
         remote: mem::take(&mut global.remote),
         ..TestOptions::default()
     };
     if let Some(section) = test_section(test) {
         scan(program, section, test_words.after_dashes, &mut options).map_err(|early_exit| {
-            let help = Exit::stdout(usage::test_help(section), 1);
+            let help = version.edit_test_help(&usage::test_help(section));
+            let help = Exit::stdout(help, 1);
             // For an unknown test option, stock prints getopt's message. Families other than Inet
             // print the help after it.
             let syntax_error = match test.family() {
@@ -77,7 +89,7 @@ pub fn parse_netperf(
                 _ => help.clone(),
             };
             let notices = [&global.settings.notices[..], &options.notices].concat();
-            into_exit(early_exit, help, syntax_error, &notices)
+            into_exit(early_exit, version, help, syntax_error, &notices)
         })?;
     }
 
@@ -88,7 +100,7 @@ pub fn parse_netperf(
             EarlyExit::Refused(reason) => EarlyExit::Refused(format!("{program}: {reason}\n")),
             other => other,
         };
-        with_usage(early_exit, usage::netperf, &notices)
+        with_usage(early_exit, version, usage::netperf, &notices)
     })
 }
 
@@ -98,14 +110,23 @@ pub fn parse_netserver(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<ServerSettings, Exit> {
     let words = utf8_words(program, args)?;
-    let mut settings = ServerSettings::default();
-    scan(program, &server::SECTION, &words, &mut settings)
-        .map_err(|early_exit| with_usage(early_exit, usage::netserver, &settings.notices))?;
+    let mut settings = ServerSettings {
+        version: version_of_environment(program)?,
+        ..ServerSettings::default()
+    };
+    scan(program, &server::SECTION, &words, &mut settings).map_err(|early_exit| {
+        let notices = &settings.notices;
+        with_usage(early_exit, settings.version, usage::netserver, notices)
+    })?;
     if settings.user.is_some() && settings.limits.permissions.allows_privileged_ports {
         let reason = Permissions::NOT_WITH_USER;
         return Err(Exit::stderr(format!("{program}: {reason}\n"), 1));
     }
     Ok(settings)
+}
+
+fn version_of_environment(program: &str) -> Result<Version, Exit> {
+    Version::from_environment().map_err(|reason| Exit::stderr(format!("{program}: {reason}\n"), 1))
 }
 
 fn test_by_name(name: &str) -> Option<Test> {
@@ -168,14 +189,26 @@ fn unknown_test(name: &str) -> Exit {
 }
 
 /// Returns the exit with the usage text on stderr: for `-h` and after getopt's error message.
-fn with_usage(early_exit: EarlyExit, usage: fn() -> String, notices: &[String]) -> Exit {
+fn with_usage(
+    early_exit: EarlyExit,
+    version: Version,
+    usage: fn() -> String,
+    notices: &[String],
+) -> Exit {
     let text = Exit::stderr(usage(), 1);
-    into_exit(early_exit, text.clone(), text, notices)
+    into_exit(early_exit, version, text.clone(), text, notices)
 }
 
-fn into_exit(early_exit: EarlyExit, help: Exit, syntax_error: Exit, notices: &[String]) -> Exit {
+fn into_exit(
+    early_exit: EarlyExit,
+    version: Version,
+    help: Exit,
+    syntax_error: Exit,
+    notices: &[String],
+) -> Exit {
     const LINERATE_VERSION: &str = env!("CARGO_PKG_VERSION");
-    let version = format!("Netperf version 2.7.0\nlinerate {LINERATE_VERSION}\n");
+    let name = version.name();
+    let version = format!("Netperf version {name}\nlinerate {LINERATE_VERSION}\n");
     let texts = ExitTexts {
         help,
         version,

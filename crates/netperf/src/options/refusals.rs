@@ -31,6 +31,7 @@ pub(super) fn check_transport_options(
             "-a",
             remote.defer_accept_seconds.is_some() && !is_tcp_or_udp,
         ),
+        ("-f", local.do_not_fragment && !transport.has_ip()),
         ("-F", local.fast_open && !transport.has_tcp_options()),
         (
             "-K",

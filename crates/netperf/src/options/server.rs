@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Argument::{Nothing, OptionalAttached, Value};
+use getopt::stock_version::StockVersion;
 use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter};
 use model::with_defaults;
 use server::{Network, PeerPolicy, Permissions, ServerConfig};
@@ -17,11 +18,14 @@ use super::Family;
 use super::global::parse_endpoint;
 use super::settings::DEFAULT_PORT;
 use super::value::{count, int32, number, passphrase, port, seconds};
+use crate::version::Version;
 
 with_defaults! {
     /// The settings in force for one netserver.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ServerSettings {
+        /// `--stock-version`.
+        pub version: Version = Version::default(),
         /// `-L`: the name or address to listen on; `None` is the wildcard.
         pub listen_host: Option<String> = None,
         /// `-4`, `-6`, `-L`: the last wins.
@@ -185,6 +189,9 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         set_unix_directory),
     linerate_long("max-length", Value("SECONDS"), "Maximum length of a test", "604800, seven days",
         "Maximum length of a test in seconds. Default {default}.", |s, v| { s.limits.max_length = seconds(v)?; Ok(()) }),
+    linerate_long("stock-version", Value("version"), "Print the version of this netserver with -V", "2.7.1",
+        "Print this version of netserver with -V: 2.7.0 or 2.7.1. The environment variable LINERATE_STOCK_VERSION also selects it, such as 'netperf=2.7.0'. Default {default}.",
+        |s, v| { s.version = Version::from_name(v).or_else(refuse)?; Ok(()) }),
 ]};
 
 fn set_listen_host(settings: &mut ServerSettings, text: &str) -> Result<(), EarlyExit> {

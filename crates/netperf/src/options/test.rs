@@ -19,10 +19,16 @@ use super::value::{count, int32, number, optional_count, port, set_both};
 use super::{ConnectionPorts, Family};
 use crate::protocol_conventions::DEFER_ACCEPT_SECONDS;
 use crate::selector::RequiredMeasurements;
+use crate::version::{
+    ASYNCHRONOUS_RECEIVE_LINE, ASYNCHRONOUS_SEND_LINE, DO_NOT_FRAGMENT_LINE, FAST_OPEN_LINE,
+    Version,
+};
 
 /// The options after `--`, as typed; `None` if not typed.
 #[derive(Clone, Default)]
 pub(super) struct TestOptions {
+    /// `--stock-version`.
+    pub(super) version: Version,
     /// The local endpoint plan, with the global options. A typed buffer size of 0 bytes means
     /// the default.
     pub(super) local: EndpointPlan,
@@ -122,6 +128,12 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         set_direction),
     // `-D` takes no argument, although the stock help lists one.
     NO_DELAY,
+    stock_letter('f', Nothing, &[DO_NOT_FRAGMENT_LINE],
+        "Set IP_MTU_DISCOVER to IP_PMTUDISC_DO on both data sockets: datagrams that exceed the path's MTU are not fragmented, and sending them fails. Since 2.7.1; an older netserver ignores it.",
+        set_do_not_fragment),
+    stock_letter('F', Nothing, &[FAST_OPEN_LINE],
+        "Use TCP Fast Open: send the first data with the first segment.",
+        |t, _| { (t.local.socket.fast_open, t.remote.socket.fast_open) = (true, true); Ok(()) }),
     HELP,
     stock_letter('H', Value("name[/bits][,family]"), &[
         "-H name[/mask],fam  Use name (or IP) and family as target of data connection",
@@ -195,9 +207,6 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         |t, _| { t.remote.socket.reply_from_destination = true; Ok(()) }),
     stock_letter('e', Value("seconds"), &[],
         "Wait at most this number of seconds for a datagram, then send the next request.", set_receive_timeout),
-    stock_letter('F', Nothing, &[],
-        "Use TCP Fast Open: send the first data with the first segment.",
-        |t, _| { (t.local.socket.fast_open, t.remote.socket.fast_open) = (true, true); Ok(()) }),
     stock_letter('g', Nothing, &[], "Set SO_DEBUG on the local data socket.", |t, _| { t.local.socket.debug = true; Ok(()) }),
     stock_letter('G', Value("bytes"), &[],
         "Set TCP_MAXSEG on the local data socket.", |t, v| { t.local.socket.max_segment_bytes = optional_count(v)?; Ok(()) }),
@@ -225,6 +234,10 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
     heading: "TCP/UDP BSD Sockets Test Options:",
     scope: SCOPE,
     options: &[
+    stock_letter('a', Nothing, &[ASYNCHRONOUS_SEND_LINE],
+        "Refused: linerate does not send by aio_write(2), and nor does the stock tool.", |t, _| refuse_asynchronous(t, 'a')),
+    stock_letter('A', Nothing, &[ASYNCHRONOUS_RECEIVE_LINE],
+        "Refused: linerate does not receive by aio_read(2).", |t, _| refuse_asynchronous(t, 'A')),
     // No classic test sends requests ahead, but test harnesses pass -b with every test.
     stock_letter('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
         "No effect in these tests, as in the stock tool.", |_, v| count(v).map(drop)),
@@ -318,6 +331,19 @@ const ROUTING: Apply = |t, v| {
 fn set_families(options: &mut TestOptions, family: Family) {
     options.destination.family = family;
     options.source.family = family;
+}
+
+fn set_do_not_fragment(options: &mut TestOptions, _: &str) -> Result<(), EarlyExit> {
+    options.version.check_has_option('f', Version::V2_7_1)?;
+    for end in [&mut options.local, &mut options.remote] {
+        end.socket.do_not_fragment = true;
+    }
+    Ok(())
+}
+
+fn refuse_asynchronous(options: &TestOptions, letter: char) -> Result<(), EarlyExit> {
+    options.version.check_has_option(letter, Version::V2_7_1)?;
+    refuse("asynchronous calls (aio_read, aio_write) are not available")
 }
 
 /// Applies `-s` or `-S`: the sizes of the send and the receive buffer.

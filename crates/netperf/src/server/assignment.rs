@@ -290,6 +290,7 @@ fn socket_options(request: &TestRequest, transport: Transport) -> SocketOptions 
         send_window_frames: window(request.send_window),
         no_delay: flags.has_all(Flags::NO_DELAY) && transport.has_nodelay_option(),
         keep_alive: flags.has_all(Flags::KEEP_ALIVE),
+        do_not_fragment: flags.has_all(Flags::DO_NOT_FRAGMENT),
         dont_route: !flags.has_all(Flags::ROUTING_ALLOWED),
         fast_open: flags.has_all(Flags::FAST_OPEN),
         defer_accept_seconds: flags

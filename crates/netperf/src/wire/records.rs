@@ -228,6 +228,8 @@ impl Flags {
     pub const PACKET_INFO: Self = Self(0x2000);
     /// TCP_DEFER_ACCEPT, 5 s.
     pub const DEFER_ACCEPT: Self = Self(0x8000);
+    /// IP_MTU_DISCOVER, IP_PMTUDISC_DO. netperf 2.7.0 ignores it.
+    pub const DO_NOT_FRAGMENT: Self = Self(0x1_0000);
     /// SO_KEEPALIVE on the server's data socket.
     pub const KEEP_ALIVE: Self = Self(0x8000_0000);
 
