@@ -135,6 +135,7 @@ pub(crate) fn measured_flow(
         socket: crate::traffic::duplicate(&data.socket)?,
         endpoints,
         timings: None,
+        jitter_times: None,
         has_trip_times: connection.has_trip_times,
         is_detailed: connection.is_detailed(),
     })

@@ -219,6 +219,8 @@ pub struct FlowFigures {
     pub read_sizes: Option<[u64; 8]>,
     /// The kind of timed events, and their times.
     pub timing: Option<(TimingKind, TimingStats)>,
+    /// The differences between the delays of successive datagrams (`--jitter-histograms`).
+    pub jitter_times: Option<TimingStats>,
     /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub has_trip_times: bool,
     /// Whether a server reports the flow in the form of `-e`.

@@ -183,6 +183,8 @@ pub(crate) struct MeasuredFlow {
     pub(crate) endpoints: Option<(Address, Address)>,
     /// The timings of bursts, frames, datagrams or send calls.
     pub(crate) timings: Option<Arc<FlowTimings>>,
+    /// The differences between the delays of successive datagrams.
+    pub(crate) jitter_times: Option<Arc<FlowTimings>>,
     /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub(crate) has_trip_times: bool,
     /// Whether a server reports the flow in the form of `-e`.
@@ -288,6 +290,8 @@ impl ReportGroup {
             .timings
             .as_ref()
             .map(|timings| (timings.kind, timings.test_total()));
+        let jitter_times = measured.jitter_times.as_ref();
+        figures.jitter_times = jitter_times.map(|times| times.test_total());
         if let Some((TimingKind::Bursts { .. } | TimingKind::TripTimes | TimingKind::Frames, stats)) =
             &figures.timing
             && !figures.sends
@@ -458,6 +462,14 @@ impl Drop for RegisteredFlow {
 }
 
 impl MeasuredFlow {
+    /// Returns the timings that the flow records.
+    pub(crate) fn all_timings(&self) -> impl Iterator<Item = &FlowTimings> {
+        [&self.timings, &self.jitter_times]
+            .into_iter()
+            .flatten()
+            .map(|timings| &**timings)
+    }
+
     /// Returns whether the flow reports each burst instead of intervals.
     pub(crate) fn reports_bursts(&self) -> bool {
         let kind = self.timings.as_ref().map(|timings| timings.kind);
@@ -480,6 +492,8 @@ impl RunningFlow {
             figures.expected_datagrams = highest.saturating_sub(earlier);
         }
         self.add_connection_figures(&mut figures);
+        let jitter_times = self.measured.jitter_times.as_ref();
+        figures.jitter_times = jitter_times.map(|times| times.take_interval());
         if let Some(timings) = &self.measured.timings {
             let stats = timings.take_interval();
             if !figures.sends && !figures.is_udp {
@@ -565,6 +579,7 @@ mod tests {
             socket: Arc::new(TcpListener::bind("127.0.0.1:0").unwrap().into()),
             endpoints: None,
             timings: None,
+            jitter_times: None,
             has_trip_times: false,
             is_detailed: false,
         }

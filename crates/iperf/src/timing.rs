@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use engine::{BudgetExceeded, BudgetShare, BufferMemory};
 use stats::Histogram;
 
 /// The kind of events that a flow times. It decides the format of the report lines.
@@ -23,17 +24,33 @@ pub enum TimingKind {
     Writes,
     /// Datagrams: the time from sender to receiver.
     Datagrams,
+    /// Datagrams: how much that time differs from the datagram's before.
+    Jitter,
 }
 
-/// The bins of `--histograms`.
+/// The bins of `--histograms` or `--jitter-histograms`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistogramBins {
     /// The width of each bin.
     pub width: Duration,
-    /// The number of bins; `None` for stock's default.
-    pub count: Option<u32>,
+    /// The number of bins.
+    pub count: u32,
     /// The two percentiles to report.
     pub percents: [f64; 2],
+}
+
+impl HistogramBins {
+    /// The maximum number of bins. It limits the memory that a peer can fill.
+    pub const MAX_COUNT: u32 = 1_000_000;
+
+    /// Returns bins of 100 µs with the percentiles 5 and 95.
+    pub fn with_count(count: u32) -> Self {
+        Self {
+            width: Duration::from_micros(100),
+            count,
+            percents: [5.0, 95.0],
+        }
+    }
 }
 
 /// Times and counts of an interval or a test.
@@ -58,13 +75,15 @@ pub struct TimingStats {
     pub read_sizes: [u64; 8],
     /// The number of times per histogram bin; bins count from 1.
     pub bins: BTreeMap<u32, u64>,
+    /// The number of times above the last bin.
+    pub above_bins: u64,
 }
 
 impl TimingStats {
     /// Records a duration that ended at `at_ns`, in nanoseconds since 1970.
     ///
-    /// With `bin_width`, also counts the duration in its histogram bin.
-    pub fn record(&mut self, time_ns: i64, at_ns: u64, bin_width: Option<Duration>) {
+    /// Also counts the duration in its bin of `bins`, if any.
+    pub fn record(&mut self, time_ns: i64, at_ns: u64, bins: Option<HistogramBins>) {
         let (min, max) = self.extremes_ns.unwrap_or((time_ns, time_ns));
         if self.count == 0 || time_ns > max {
             self.longest_at_ns = at_ns;
@@ -73,11 +92,13 @@ impl TimingStats {
         self.count += 1;
         self.sum_ns += time_ns as f64;
         self.sum_of_squares += (time_ns as f64).powi(2);
-        if let Some(width) = bin_width {
+        if let Some(HistogramBins { width, count, .. }) = bins {
             let width_ns = (width.as_nanos() as u64).max(1);
             let bin = u64::try_from(time_ns).unwrap_or(0) / width_ns + 1;
-            let bin = u32::try_from(bin).unwrap_or(u32::MAX);
-            *self.bins.entry(bin).or_default() += 1;
+            match u32::try_from(bin) {
+                Ok(bin) if bin <= count => *self.bins.entry(bin).or_default() += 1,
+                _ => self.above_bins += 1,
+            }
         }
     }
 
@@ -124,8 +145,8 @@ impl TimingStats {
 pub struct FlowTimings {
     /// The kind of timed events.
     pub kind: TimingKind,
-    /// The width of the histogram bins; `None` without a histogram.
-    pub bin_width: Option<Duration>,
+    /// The bins of the histogram; `None` without one.
+    pub bins: Option<HistogramBins>,
     recorded: Mutex<RecordedTimings>,
 }
 
@@ -139,12 +160,20 @@ struct RecordedTimings {
 
 impl FlowTimings {
     /// Creates empty timings.
-    pub fn new(kind: TimingKind, bin_width: Option<Duration>) -> Self {
+    pub fn new(kind: TimingKind, bins: Option<HistogramBins>) -> Self {
         Self {
             kind,
-            bin_width,
+            bins,
             recorded: Mutex::default(),
         }
+    }
+
+    /// Reserves the memory of the histograms of the interval and of the test.
+    pub(crate) fn reserve(&self, memory: &BufferMemory) -> Result<BudgetShare, BudgetExceeded> {
+        /// A tree's bytes per bin.
+        const BIN_BYTES: u64 = 24;
+        let count = self.bins.map_or(0, |bins| bins.count);
+        memory.reserve(2 * BIN_BYTES * u64::from(count))
     }
 
     /// Applies a change to the statistics of the interval and of the test.
@@ -163,7 +192,7 @@ impl FlowTimings {
             histogram,
         } = &mut *recorded;
         for stats in [interval, total] {
-            stats.record(time_ns, at_ns, self.bin_width);
+            stats.record(time_ns, at_ns, self.bins);
             stats.bytes += bytes;
         }
         if let Ok(time_ns) = u64::try_from(time_ns) {
@@ -196,8 +225,8 @@ mod tests {
 
     #[test]
     fn times_are_recorded_for_interval_and_test() {
-        let width = Duration::from_micros(100);
-        let timings = FlowTimings::new(TimingKind::TripTimes, Some(width));
+        let bins = HistogramBins::with_count(10);
+        let timings = FlowTimings::new(TimingKind::TripTimes, Some(bins));
         for (time_us, at) in [(150, 1), (50, 2), (950, 3)] {
             timings.record(time_us * 1000, at, 10);
         }

@@ -178,7 +178,6 @@ impl ClientRun<'_> {
             (true, _) if is_udp && self.settings.output.bins.is_some() => TimingKind::Datagrams,
             _ => return None,
         };
-        let width = self.settings.output.bins.map(|bins| bins.width);
-        Some(Arc::new(FlowTimings::new(kind, width)))
+        Some(Arc::new(FlowTimings::new(kind, self.settings.output.bins)))
     }
 }

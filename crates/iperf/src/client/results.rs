@@ -1,14 +1,18 @@
 //! The results of a client's flows, and their sum.
 
-use std::os::fd::AsFd;
-use std::sync::{Arc, PoisonError, mpsc};
-use std::time::Duration;
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use engine::CounterReading;
 use model::{EndCause, FlowPlan, Outcome, Plan, Sample, Series};
 
 use super::{ClientResult, ClientRun};
 use crate::event::TestEvent;
+use crate::options::PacingSteps;
 use crate::report_group::MeasuredFlow;
 use crate::traffic::FlowResult;
 
@@ -33,8 +37,30 @@ impl ClientRun<'_> {
         results.push((outcome, start_offset));
     }
 
-    /// Runs a flow. Samples it if the results go to a JSON or HTML document.
-    pub(crate) fn run_sampled<T>(&self, measured: &MeasuredFlow, run: impl FnOnce() -> T) -> T {
+    /// Runs a flow, and raises the rate of its pacing (`--fq-rate-step`). Samples the flow if the
+    /// results go to a JSON or HTML document.
+    pub(crate) fn run_flow<T>(&self, measured: &MeasuredFlow, run: impl FnOnce() -> T) -> T {
+        let Some(steps) = self.client.pacing_steps.filter(|_| measured.sends) else {
+            return self.run_sampled(measured, run);
+        };
+        let (end_sender, end_receiver) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let socket = measured.socket.as_fd();
+            self.spawn(scope, move || {
+                if let Err(error) = raise_pacing(socket, steps, &end_receiver) {
+                    self.fail(format!(
+                        "SO_MAX_PACING_RATE failed: {}",
+                        sys::describe(&error)
+                    ));
+                }
+            });
+            let result = self.run_sampled(measured, run);
+            drop(end_sender);
+            result
+        })
+    }
+
+    fn run_sampled<T>(&self, measured: &MeasuredFlow, run: impl FnOnce() -> T) -> T {
         const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
         if !self.client.json && self.client.html.is_none() {
             return run();
@@ -127,4 +153,22 @@ impl ClientRun<'_> {
             peer: Some(self.server_address),
         }
     }
+}
+
+/// Raises the rate of a socket's pacing until the sender of `ended` is dropped.
+fn raise_pacing(
+    socket: BorrowedFd<'_>,
+    steps: PacingSteps,
+    ended: &Receiver<Infallible>,
+) -> io::Result<()> {
+    let started = Instant::now();
+    for number in 1.. {
+        let due = steps.interval.saturating_mul(number);
+        let wait = due.saturating_sub(started.elapsed());
+        if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+        sys::option::set_max_pacing_rate(socket, steps.rate_after(number.into()))?;
+    }
+    Ok(())
 }

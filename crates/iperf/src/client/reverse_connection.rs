@@ -114,7 +114,7 @@ impl ClientRun<'_> {
         match connection::measured_flow(self.flow_id(number, false), flow, &data, &connection) {
             Ok(measured) => {
                 let run = || traffic::run(&transfer, &measured, reports);
-                self.record_result(flow, self.run_sampled(&measured, run));
+                self.record_result(flow, self.run_flow(&measured, run));
             }
             Err(error) => self.fail(sys::describe(&error)),
         }

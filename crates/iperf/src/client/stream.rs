@@ -138,7 +138,7 @@ impl ClientRun<'_> {
                         Ok(mut measured) => {
                             measured.timings = self.new_timings(inbound);
                             let run = || traffic::run(&transfer, &measured, &self.reports);
-                            self.record_result(plan, self.run_sampled(&measured, run));
+                            self.record_result(plan, self.run_flow(&measured, run));
                         }
                         Err(error) => self.fail(sys::describe(&error)),
                     }

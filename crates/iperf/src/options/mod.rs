@@ -25,7 +25,7 @@ pub use getopt::Exit;
 pub use send_mode::{Input, PeriodicBursts, SendMode};
 pub use settings::{
     Bounceback, ClientSettings, ConnectOnly, ConnectRetry, Direction, ExcludedReports, Format,
-    Increments, OutputSettings, PermitKey, Role, ServerSettings, Settings, StartTime,
+    Increments, OutputSettings, PacingSteps, PermitKey, Role, ServerSettings, Settings, StartTime,
 };
 use table::GivenOptions;
 pub use value::RateSetting;

@@ -102,6 +102,8 @@ pub struct ClientSettings {
     /// Whether these are the settings of the second client of `--working-load`, which has sums of
     /// its own.
     pub is_working_load: bool,
+    /// `--fq-rate-step`, `--fq-rate-step-interval`.
+    pub pacing_steps: Option<PacingSteps>,
     /// `--ignore-shutdown`.
     pub ignores_shutdown: bool,
     /// `--sync-transfer-id`.
@@ -122,6 +124,24 @@ pub struct ClientSettings {
     pub html: Option<PathBuf>,
     /// `--strict`.
     pub strict: bool,
+}
+
+/// The steps by which a client raises the rate of its sockets' pacing (SO_MAX_PACING_RATE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacingSteps {
+    /// The rate of the first interval, in bytes per second.
+    pub first: u64,
+    /// How much each further interval adds, in bytes per second.
+    pub step: u64,
+    /// The time between two steps.
+    pub interval: Duration,
+}
+
+impl PacingSteps {
+    /// Returns the rate after this number of steps, in bytes per second.
+    pub fn rate_after(&self, steps: u64) -> u64 {
+        self.first.saturating_add(self.step.saturating_mul(steps))
+    }
 }
 
 /// A server's settings.
@@ -257,6 +277,8 @@ pub struct OutputSettings {
     pub single_udp: bool,
     /// `--histograms`.
     pub bins: Option<HistogramBins>,
+    /// `--jitter-histograms`, of a server.
+    pub jitter_bins: Option<HistogramBins>,
     /// `-i f`: a server reports each burst.
     pub reports_bursts: bool,
     /// `-m`: print the maximum segment size.

@@ -68,7 +68,9 @@ with_defaults! {
         pub(super) isochronous: Option<(f64, value::FrameLoad, f64)> = None,
         pub(super) burst_period: Option<Duration> = None,
         pub(super) burst_size: Option<u32> = None,
+        /// With a count of 0 for the version's default.
         pub(super) bins: Option<HistogramBins> = None,
+        pub(super) jitter_bins: Option<HistogramBins> = None,
         pub(super) reports_bursts: bool = false,
         /// Upper flags for the header.
         pub(super) request_flags: u16 = 0,
@@ -90,6 +92,9 @@ with_defaults! {
         pub(super) dscp: bool = false,
         pub(super) tx_delay: Option<Duration> = None,
         pub(super) skips_receive_copy: bool = false,
+        /// `--fq-rate-step`, in bytes per second.
+        pub(super) pacing_step: Option<u64> = None,
+        pub(super) pacing_step_interval: Option<Duration> = None,
         pub(super) ignores_shutdown: bool = false,
         pub(super) exchange_timeout: Option<Duration> = None,
         pub(super) syncs_transfer_id: bool = false,
@@ -178,6 +183,8 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, _| { t.server.serves_one_at_a_time = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
     stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width (in microseconds, or with m in milliseconds) and number of bins, and two percentages. Default 100u,100000,5,95.",
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
+    stock_long("jitter-histograms", OptionalAttached("width"), &[], "A server of UDP prints how many times the delays of successive datagrams differ by how much, in bins of this width in microseconds. Default 100.",
+        |t: &mut GivenOptions, v| { t.jitter_bins = Some(value::jitter_bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
     stock_long("skip-rx-copy", Nothing, &[], "Do not copy received TCP data from the kernel (MSG_TRUNC), except in tests with --trip-times or bursts, whose data has times.",
@@ -225,6 +232,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, _| { mark_client_only(t, "-d", ClientOnlyWarning::NotValid); t.direction.add(Direction::Dual) }).with_long("dualtest"),
     stock_long("fq-rate", Value("rate"), &[], "Let the kernel pace the client's sockets at this rate, in bits per second, or in bytes per second with an upper-case suffix.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--fq-rate", ClientOnlyWarning::SettingNotSupported); t.socket.max_pacing_bytes_per_second = Some(value::bytes_per_second(v)?); Ok(()) }),
+    stock_long("fq-rate-step", Value("rate"), &[], "Raise the rate of --fq-rate by this much after each interval, from the step itself without --fq-rate.",
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--fq-rate-step", ClientOnlyWarning::NotSupported); t.pacing_step = Some(pacing_step(v)?); Ok(()) }),
+    stock_long("fq-rate-step-interval", Value("seconds"), &[], "The interval of --fq-rate-step. Default 1.",
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--fq-rate-step-interval", ClientOnlyWarning::NotSupported); t.pacing_step_interval = Some(retry_delay(v, "--fq-rate-step-interval")?); Ok(()) }),
     stock_long("full-duplex", Nothing, &[], "Test both directions at the same time on the same connection.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "--full-duplex", ClientOnlyWarning::NotSupported); t.direction.add(Direction::FullDuplex) }),
     stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame. Without --isochronous, the gap between all datagrams, instead of -b.",
@@ -481,6 +492,13 @@ fn set_delay(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
 fn delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
     value::seconds(text)
         .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option} time")))
+}
+
+fn pacing_step(text: &str) -> Result<u64, EarlyExit> {
+    match value::bytes_per_second(text)? {
+        0 => refuse("the step is below 8 bit/s"),
+        step => Ok(step),
+    }
 }
 
 /// Parses a time of more than 0: without a pause, attempts would never end.

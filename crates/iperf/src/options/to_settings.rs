@@ -7,13 +7,14 @@ use model::{Group, IoMethod, Limit, Plan, Transport};
 
 use super::send_mode::{SendMode, send_mode};
 use super::settings::{
-    Bounceback, ClientSettings, ConnectRetry, Direction, OutputSettings, PermitKey, Role,
-    ServerSettings, Settings,
+    Bounceback, ClientSettings, ConnectRetry, Direction, OutputSettings, PacingSteps, PermitKey,
+    Role, ServerSettings, Settings,
 };
 use super::table::{ClientOnlyWarning, GivenOptions, GivenRole};
 use super::usage;
 use super::value::RateSetting;
 use crate::flow::flow_plan;
+use crate::timing::HistogramBins;
 use crate::wire::flags;
 
 /// Returns the settings of given options, or stock's error for options that contradict each other.
@@ -61,6 +62,7 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
         || given.send_mode.prefetch.is_some()
         || given.start_time.at.is_some()
         || given.working_load.is_some()
+        || given.pacing_step.is_some()
         || (given.trip_times && given.direction.sends_from_server())
         || (given.version.layout().timing_is_enhanced
             && !given.udp
@@ -87,6 +89,7 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
             has_dscp_option: given.dscp,
             enhanced: given.enhanced
                 || given.bins.is_some()
+                || given.jitter_bins.is_some()
                 || given.reports_bursts
                 || given.tx_delay.is_some()
                 || (is_client && implies_enhanced),
@@ -97,7 +100,14 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
             sum_only: given.sum_only,
             sums_by_destination: given.sum_by_destination,
             single_udp: given.single_udp,
-            bins: given.bins,
+            bins: given.bins.map(|bins| HistogramBins {
+                count: match bins.count {
+                    0 => given.version.layout().histogram_bins,
+                    count => count,
+                },
+                ..bins
+            }),
+            jitter_bins: given.jitter_bins.filter(|_| !is_client),
             reports_bursts: given.reports_bursts,
             print_mss: given.print_mss,
             exclude: given.exclude,
@@ -155,6 +165,7 @@ fn client_settings(
     length: u32,
 ) -> Result<ClientSettings, Exit> {
     check_client(given, host)?;
+    let pacing_steps = pacing_steps(given)?;
     let rate = rate(given, length)?;
     let mode = send_mode(given, length)?;
     let limit = match (given.bytes, given.time) {
@@ -201,6 +212,7 @@ fn client_settings(
         is_working_load: given.is_working_load,
         load_flows: given.working_load.and_then(|(_, flows)| flows),
         load: load_settings(given, host)?.map(Box::new),
+        pacing_steps,
         ignores_shutdown: given.ignores_shutdown,
         syncs_transfer_id: given.syncs_transfer_id,
         connect_only: given.connect_only,
@@ -395,6 +407,10 @@ fn warn_of_ignored_options(given: &mut GivenOptions) {
         let line = "WARNING: option -H is not valid for client mode";
         given.notices.push(line.to_owned());
     }
+    if given.jitter_bins.is_some() {
+        let line = "WARN: option of --jitter-histogram not supported on the client";
+        given.notices.push(line.to_owned());
+    }
     if given.sum_by_destination {
         let line = "WARN: option of --sum-dstip not supported on the client";
         given.notices.push(line.to_owned());
@@ -410,6 +426,24 @@ fn option_that_needs_header(given: &GivenOptions) -> Option<&'static str> {
         Direction::Dual => Some("-d"),
         Direction::TradeOff => Some("-r"),
     }
+}
+
+/// Returns the steps of `--fq-rate-step`. Also sets the rate at which the sockets begin.
+fn pacing_steps(given: &mut GivenOptions) -> Result<Option<PacingSteps>, Exit> {
+    let Some(step) = given.pacing_step else {
+        if given.pacing_step_interval.is_some() {
+            return error("iperf: --fq-rate-step-interval: it needs --fq-rate-step");
+        }
+        return Ok(None);
+    };
+    if given.direction == Direction::Reverse || given.bounceback.is_some() {
+        return error("iperf: --fq-rate-step: it needs a test in which this end sends a stream");
+    }
+    Ok(Some(PacingSteps {
+        first: *given.socket.max_pacing_bytes_per_second.get_or_insert(step),
+        step,
+        interval: given.pacing_step_interval.unwrap_or(Duration::from_secs(1)),
+    }))
 }
 
 /// Returns the settings of a second client, which loads the path during the test.

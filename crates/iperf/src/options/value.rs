@@ -138,13 +138,26 @@ pub(super) enum FrameLoad {
     Datagrams(f64),
 }
 
+/// Parses the value of `--jitter-histograms`: the width of the bins.
+pub(super) fn jitter_bins(text: &str) -> Result<HistogramBins, EarlyExit> {
+    /// linerate's own: stock has ten times as many.
+    const COUNT: u32 = 100_000;
+    let mut bins = HistogramBins::with_count(COUNT);
+    if !text.is_empty() {
+        let micros = parse_integer(text, "u").and_then(|number| u64::try_from(number).ok());
+        match micros {
+            Some(micros @ 1..) => bins.width = Duration::from_micros(micros),
+            _ => return refuse("the width is not a number of microseconds (u)"),
+        }
+    }
+    Ok(bins)
+}
+
 /// Parses the value of `--histograms`: width and number of bins, lower and upper percentage.
+///
+/// Without a number of bins, the count is 0: the default depends on the version.
 pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
-    let mut bins = HistogramBins {
-        width: Duration::from_micros(100),
-        count: None,
-        percents: [5.0, 95.0],
-    };
+    let mut bins = HistogramBins::with_count(0);
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 4 {
         return refuse("more values than WIDTH,COUNT,LOW,HIGH");
@@ -164,7 +177,10 @@ pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
         }
     }
     if let Some(number) = parts.get(1) {
-        bins.count = Some(count(number)?.max(1));
+        bins.count = count(number)?.max(1);
+        if bins.count > HistogramBins::MAX_COUNT {
+            return refuse(format!("more than {} bins", HistogramBins::MAX_COUNT));
+        }
     }
     for (percent, text) in bins.percents.iter_mut().zip(parts.iter().skip(2)) {
         match parse_real(text, "") {
@@ -344,12 +360,14 @@ mod tests {
                 .map(|bins| (bins.width.as_micros(), bins.count))
         };
         for (text, expected) in [
-            ("", Some((100, None))),
-            ("50", Some((50, None))),
-            ("100u,20", Some((100, Some(20)))),
-            ("100usec,+20", Some((100, Some(20)))),
-            ("1m", Some((1000, None))),
-            ("1ms,20x,5%,95x", Some((1000, Some(20)))),
+            ("", Some((100, 0))),
+            ("50", Some((50, 0))),
+            ("100u,20", Some((100, 20))),
+            ("100usec,+20", Some((100, 20))),
+            ("1m", Some((1000, 0))),
+            ("1ms,20x,5%,95x", Some((1000, 20))),
+            ("1,1000000", Some((1, 1_000_000))),
+            ("1,1000001", None),
             ("0", None),
             ("1M", None),
             ("1s", None),

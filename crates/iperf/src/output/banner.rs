@@ -71,7 +71,7 @@ fn window_notes(settings: &PrintSettings) -> String {
         text += "Warn: Send side bloat possible per --tcp-write-prefetch not being set\n";
     }
     if let Some(bins) = settings.output.bins {
-        let bins = format_bins(settings, bins);
+        let bins = format_bins(bins);
         let _ = writeln!(text, "Enabled write histograms {bins}");
     }
     text
@@ -143,8 +143,12 @@ fn listening(
         let _ = writeln!(
             text,
             "Enabled receive histograms {} (clients should use --trip-times)",
-            format_bins(settings, bins)
+            format_bins(bins)
         );
+    }
+    if let Some(bins) = output.jitter_bins {
+        let micros = bins.width.as_micros();
+        let _ = writeln!(text, "Enabled jitter histograms (bin-width={micros} us)");
     }
     if output.single_udp && settings.is_server {
         text += "WARN: Suggested to use lower case -u instead of -U (to avoid serialize & bypass of reporter thread)\n";
@@ -244,7 +248,10 @@ fn connecting(
         .filter(|_| is_client)
     {
         let rate = format_pacing_rate(bytes);
-        let _ = writeln!(text, "fair-queue socket pacing set to {rate}");
+        let step = settings.pacing_steps.map_or(String::new(), |steps| {
+            format!(" (stepping rate by {})", format_pacing_rate(steps.step))
+        });
+        let _ = writeln!(text, "fair-queue socket pacing set to {rate}{step}");
     }
     let weight = settings.send_mode.near_congestion.filter(|_| is_client);
     let near_congestion = weight.map_or(String::new(), |weight| {
@@ -402,9 +409,9 @@ fn bursts_line(settings: &PrintSettings, bursts: &PeriodicBursts) -> String {
 }
 
 /// Formats the bins of a histogram.
-fn format_bins(settings: &PrintSettings, bins: HistogramBins) -> String {
-    let width = bins.width.as_secs_f64() * 1e3;
-    let count = bins.count.unwrap_or(settings.layout().histogram_bins);
+fn format_bins(bins: HistogramBins) -> String {
+    let HistogramBins { width, count, .. } = bins;
+    let width = width.as_secs_f64() * 1e3;
     format!("bin-width={width:.3} ms, bins={count}")
 }
 

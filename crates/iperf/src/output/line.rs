@@ -1,6 +1,7 @@
 //! The lines with the figures of flows, and their headers.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use model::DatagramCounts;
 use stats::Histogram;
@@ -100,6 +101,10 @@ fn flow_lines(
     text += &out_of_order_line(&name, figures);
     if let (Some((kind, stats)), Some(bins)) = (&figures.timing, settings.output.bins) {
         text += &histogram_line(settings, &name, figures, (*kind, stats), bins, is_final);
+    }
+    if let (Some(stats), Some(bins)) = (&figures.jitter_times, settings.output.jitter_bins) {
+        let jitter = (TimingKind::Jitter, stats);
+        text += &histogram_line(settings, &name, figures, jitter, bins, is_final);
     }
     if let Some(latency) = figures
         .latency
@@ -248,21 +253,19 @@ fn histogram_line(
     let label = match (kind, figures.sends) {
         (TimingKind::Writes, true) => "W8",
         (TimingKind::Datagrams, false) => "T8",
+        (TimingKind::Jitter, false) => "J8",
         (TimingKind::Frames | TimingKind::Bursts { .. } | TimingKind::TripTimes, false) => "F8",
         _ => return String::new(),
     };
     let final_mark = if is_final { "(f)" } else { "" };
     let micros = bins.width.as_micros();
     let width = match micros {
+        micros if kind == TimingKind::Jitter => format!("{micros}us"),
         micros if micros % 1_000_000 == 0 => format!("{}s", micros / 1_000_000),
         micros if micros % 1000 == 0 => format!("{}ms", micros / 1000),
         micros => format!("{micros}us"),
     };
-    let max_bin = bins.count.unwrap_or(settings.layout().histogram_bins);
-    let listed_bins = || stats.bins.iter().filter(|(bin, _)| **bin <= max_bin);
-    let above: u64 =
-        stats.bins.values().sum::<u64>() - listed_bins().map(|(_, count)| count).sum::<u64>();
-    let listed: Vec<String> = listed_bins()
+    let listed: Vec<String> = (stats.bins.iter())
         .map(|(bin, count)| format!("{bin}:{count}"))
         .collect();
     let equals = if listed.is_empty() { "" } else { "=" };
@@ -270,11 +273,11 @@ fn histogram_line(
     let percentile = |percent: f64| {
         let rank = (percent / 100.0 * stats.count as f64).ceil() as u64;
         let mut seen = 0;
-        let reached = listed_bins().find(|(_, count)| {
+        let reached = stats.bins.iter().find(|(_, count)| {
             seen += **count;
             seen >= rank
         });
-        reached.map_or(max_bin, |(bin, _)| *bin)
+        reached.map_or(bins.count, |(bin, _)| *bin)
     };
     let has_longest = label == "F8" || (label == "T8" && settings.layout().has_longest_datagram);
     let longest = if has_longest && stats.count > 0 {
@@ -284,13 +287,14 @@ fn histogram_line(
         String::new()
     };
     format!(
-        "{name} {} sec {label}{final_mark}-PDF: bin(w={width}):cnt({}){equals}{} ({low:.2}/{high:.2}/99.7%={}/{}/{},Outliers=0,obl/obu=0/{above}){longest}\n",
+        "{name} {} sec {label}{final_mark}-PDF: bin(w={width}):cnt({}){equals}{} ({low:.2}/{high:.2}/99.7%={}/{}/{},Outliers=0,obl/obu=0/{}){longest}\n",
         format_interval(figures),
         stats.count,
         listed.join(","),
         percentile(low),
         percentile(high),
         percentile(99.7),
+        stats.above_bins,
     )
 }
 
@@ -370,13 +374,22 @@ fn write_columns(settings: &PrintSettings, figures: &FlowFigures) -> String {
     if !settings.layout().has_segments {
         return format!("  {calls}/{failed}{retries:>11}{window:>10}/{rtt} us  {power}");
     }
-    let pacing = settings.socket.max_pacing_bytes_per_second;
+    let pacing = match settings.pacing_steps {
+        Some(steps) => Some(steps.rate_after(steps_before(figures.end, steps.interval))),
+        None => settings.socket.max_pacing_bytes_per_second,
+    };
     let pacing = pacing.map_or(String::new(), |bytes| {
-        format!(" {}", format_pacing_rate(bytes))
+        format!(" {}ec", format_pacing_rate(bytes))
     });
     format!(
         "  {calls}/{failed}{retries:>10}{in_flight:>13}/{window_and_segments}/{rtt} us{pacing}  {power}"
     )
+}
+
+/// Returns the number of steps before `end`.
+fn steps_before(end: Duration, interval: Duration) -> u64 {
+    let nanos = end.as_nanos().saturating_sub(1);
+    u64::try_from(nanos / interval.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
 pub(super) fn read_columns(figures: &FlowFigures) -> String {

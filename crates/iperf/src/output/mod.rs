@@ -51,6 +51,7 @@ struct PrintSettings {
     is_quiet: bool,
     load_flows: u32,
     load_congestion_control: Option<String>,
+    pacing_steps: Option<crate::options::PacingSteps>,
     tx_delay: Option<std::time::Duration>,
     skips_receive_copy: bool,
 }
@@ -113,12 +114,13 @@ impl<'a> Printer<'a> {
             Role::Client(client) => (client.connect_only.is_some(), None, client.trip_times),
             Role::Server(serve) => (false, serve.tos_override, false),
         };
-        let (load_flows, load_congestion_control) = match &settings.role {
+        let (load_flows, load_congestion_control, pacing_steps) = match &settings.role {
             Role::Client(client) => (
                 client.load_flows.unwrap_or(0),
                 client.load_congestion_control.clone(),
+                client.pacing_steps,
             ),
-            Role::Server(_) => (0, None),
+            Role::Server(_) => (0, None, None),
         };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
@@ -140,6 +142,7 @@ impl<'a> Printer<'a> {
                 is_quiet,
                 load_flows,
                 load_congestion_control,
+                pacing_steps,
                 tx_delay: settings.tx_delay,
                 skips_receive_copy: settings.skips_receive_copy,
             },

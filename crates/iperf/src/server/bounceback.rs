@@ -91,6 +91,7 @@ pub(super) fn serve(
         socket,
         endpoints: local.map(|local: Address| (control.peer().clone(), local)),
         timings: None,
+        jitter_times: None,
         has_trip_times: false,
         is_detailed: false,
     };

@@ -235,8 +235,12 @@ impl StreamTest<'_> {
         let measured = connection::measured_flow(id, transfer.flow, transfer.data, connection);
         let mut measured = measured.map_err(|error| sys::describe(&error))?;
         let bins = self.dialect.settings.output.bins;
-        let bin_width = bins.map(|bins| bins.width);
-        measured.timings = timing.map(|kind| Arc::new(FlowTimings::new(kind, bin_width)));
+        let timings = timing.map(|kind| FlowTimings::new(kind, bins));
+        let share = timings
+            .as_ref()
+            .map(|timings| timings.reserve(transfer.memory));
+        let _share = share.transpose().map_err(|exceeded| exceeded.to_string())?;
+        measured.timings = timings.map(Arc::new);
         self.running.add_counters(&measured.counters);
         let result = traffic::run(transfer, &measured, &self.reports);
         self.running.record_end(&result.ended);

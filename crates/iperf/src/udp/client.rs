@@ -164,7 +164,7 @@ fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
                         .map_err(|error| sys::describe(&error))
                         .and_then(|mut measured| {
                             measured.timings = run.new_timings(inbound);
-                            run.run_sampled(&measured, || one_way.run(&measured, &run.reports))
+                            run.run_flow(&measured, || one_way.run(&measured, &run.reports))
                         });
                 match result {
                     Ok(result) => {

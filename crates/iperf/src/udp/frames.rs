@@ -14,6 +14,7 @@ use sys::clock::{monotonic_ns, wall_ns};
 
 use super::REFUSAL_PAUSE;
 use crate::options::SendMode;
+use crate::report_group::MeasuredFlow;
 use crate::stream_loop::{DataSource, FrameSizes, SendSchedule, VaryingRate};
 use crate::timing::{FlowTimings, TimingKind};
 use crate::wire::{DatagramHeader, FrameRecord, WallTime};
@@ -189,7 +190,10 @@ impl DatagramSender<'_> {
 /// Records the timings of received datagrams or frames.
 #[derive(Debug)]
 pub(super) struct TimingObserver<'a> {
-    timings: &'a FlowTimings,
+    timings: Option<&'a FlowTimings>,
+    jitter_times: Option<&'a FlowTimings>,
+    /// The time from sender to receiver of the datagram before.
+    last_delay_ns: Mutex<Option<i64>>,
     /// The frame whose datagrams are arriving.
     frame: Mutex<Frame>,
 }
@@ -206,9 +210,16 @@ struct Frame {
 }
 
 impl<'a> TimingObserver<'a> {
-    pub(super) fn new(timings: &'a FlowTimings) -> Self {
-        let frame = Mutex::default();
-        Self { timings, frame }
+    /// Returns `None` if the flow times no datagrams.
+    pub(super) fn new(measured: &'a MeasuredFlow) -> Option<Self> {
+        let timings = measured.timings.as_deref();
+        let jitter_times = measured.jitter_times.as_deref();
+        (timings.is_some() || jitter_times.is_some()).then(|| Self {
+            timings,
+            jitter_times,
+            last_delay_ns: Mutex::default(),
+            frame: Mutex::default(),
+        })
     }
 
     /// Records the last frame.
@@ -218,10 +229,42 @@ impl<'a> TimingObserver<'a> {
     }
 
     fn record_frame(&self, frame: &Frame) {
-        if frame.number > 0 {
+        if let (Some(timings), 1..) = (self.timings, frame.number) {
             let time_ns = frame.received_ns.wrapping_sub(frame.sent_ns).cast_signed();
-            self.timings.record(time_ns, frame.received_ns, frame.bytes);
-            self.timings.update(|stats| stats.frames += 1);
+            timings.record(time_ns, frame.received_ns, frame.bytes);
+            timings.update(|stats| stats.frames += 1);
+        }
+    }
+
+    fn record_jitter(&self, times: &FlowTimings, delay_ns: i64, now_ns: u64, bytes: u64) {
+        let mut last = (self.last_delay_ns.lock()).unwrap_or_else(PoisonError::into_inner);
+        if let Some(last_ns) = last.replace(delay_ns) {
+            let difference_ns = delay_ns.wrapping_sub(last_ns).unsigned_abs();
+            let difference_ns = i64::try_from(difference_ns).unwrap_or(i64::MAX);
+            times.record(difference_ns, now_ns, bytes);
+        }
+    }
+
+    /// Counts a datagram of a frame, and records the frame before when a new one begins.
+    fn observe_frame(&self, timings: &FlowTimings, datagram: &[u8], sent_ns: u64, now_ns: u64) {
+        let Some(record) = FrameRecord::read(datagram) else {
+            return;
+        };
+        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
+        if record.number > frame.number {
+            self.record_frame(&frame);
+            let missed = u64::from(record.number - frame.number - 1);
+            // The cap limits the effect of an invalid frame number.
+            timings.update(|stats| stats.missed += missed.min(1 << 20));
+            *frame = Frame {
+                number: record.number,
+                sent_ns,
+                ..Frame::default()
+            };
+        }
+        if record.number == frame.number {
+            frame.received_ns = now_ns;
+            frame.bytes += datagram.len() as u64;
         }
     }
 }
@@ -232,30 +275,20 @@ impl DatagramObserver for TimingObserver<'_> {
             return;
         };
         let sent_ns = header.sent.since_epoch().as_nanos() as u64;
-        if self.timings.kind != TimingKind::Frames {
-            let time_ns = now_ns.wrapping_sub(sent_ns).cast_signed();
-            self.timings.record(time_ns, now_ns, datagram.len() as u64);
-            return;
+        let delay_ns = now_ns.wrapping_sub(sent_ns).cast_signed();
+        let bytes = datagram.len() as u64;
+        // A number below 0 marks the end.
+        if let Some(times) = self.jitter_times.filter(|_| header.number >= 0) {
+            self.record_jitter(times, delay_ns, now_ns, bytes);
         }
-        let Some(record) = FrameRecord::read(datagram).filter(|_| header.number > 0) else {
-            return;
-        };
-        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        if record.number > frame.number {
-            self.record_frame(&frame);
-            let missed = u64::from(record.number - frame.number - 1);
-            // The cap limits the effect of an invalid frame number.
-            self.timings
-                .update(|stats| stats.missed += missed.min(1 << 20));
-            *frame = Frame {
-                number: record.number,
-                sent_ns,
-                ..Frame::default()
-            };
-        }
-        if record.number == frame.number {
-            frame.received_ns = now_ns;
-            frame.bytes += datagram.len() as u64;
+        match self.timings {
+            Some(timings) if timings.kind != TimingKind::Frames => {
+                timings.record(delay_ns, now_ns, bytes);
+            }
+            Some(timings) if header.number > 0 => {
+                self.observe_frame(timings, datagram, sent_ns, now_ns);
+            }
+            _ => {}
         }
     }
 }

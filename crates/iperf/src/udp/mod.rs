@@ -100,6 +100,11 @@ impl OneWay<'_> {
             &memory,
         );
         let mut buffers = buffers.map_err(|error| error.to_string())?;
+        let _shares = measured
+            .all_timings()
+            .map(|timings| timings.reserve(&memory))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|exceeded| exceeded.to_string())?;
         let duration = match flow.limit {
             Limit::Time(time) if measured.sends => Some(time),
             Limit::Time(time) => Some(time + END_TIMEOUT),
@@ -119,11 +124,7 @@ impl OneWay<'_> {
         let mut phase = MeasuredPhase::start(&flow.local, settings);
         phase.include_first(self.early_datagrams.first());
         let _registered = reports.begin(measured, phase.started());
-        let observer = measured
-            .timings
-            .as_deref()
-            .filter(|_| !measured.sends)
-            .map(TimingObserver::new);
+        let observer = TimingObserver::new(measured).filter(|_| !measured.sends);
         let (result, time_before_silence) = if measured.sends && !self.send_mode.is_default() {
             (self.run_sender(&mut phase, limit, measured), None)
         } else {

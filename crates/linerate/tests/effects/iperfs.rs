@@ -244,6 +244,11 @@ const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_RCVBUF, [20000]",
 ];
 const TYPE_OF_SERVICE: &str = "setsockopt(SOL_IP, IP_TOS, [40]";
+const STEPPED_RATES: &[&str] = &[
+    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [10000000]",
+    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [11000000]",
+    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [12000000]",
+];
 const PACING_RATE: &str = "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, ";
 const DEVICE: &str = "setsockopt(SOL_SOCKET, SO_BINDTODEVICE, \"lo\"";
 const DONT_ROUTE: &str = "setsockopt(SOL_SOCKET, SO_DONTROUTE, [1]";
@@ -262,6 +267,7 @@ const IPERF_CASES: &[Case] = &[
     ("-w 20000", STREAM, BUFFERS, &[]),
     ("-Z reno", STREAM, &[RENO], &[RENO]),
     ("--fq-rate 8g", STREAM, &[PACING_RATE], &[]),
+    ("--fq-rate 80m --fq-rate-step 8m --fq-rate-step-interval 0.1", "iperf -t 0.4 -b 8m -l 1000 -c 127.0.0.1", STEPPED_RATES, &[]),
     ("--local-only", STREAM, &[DONT_ROUTE], &[]),
 ];
 

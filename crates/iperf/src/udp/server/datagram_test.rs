@@ -194,10 +194,14 @@ impl DatagramTest<'_> {
         let measured = connection::measured_flow(id, one_way.flow, one_way.data, connection);
         let mut measured = measured.map_err(|error| sys::describe(&error))?;
         measured.timings = timings;
+        let bins = self.receiver.settings.output.jitter_bins;
+        let bins = bins.filter(|_| !measured.sends);
+        let new_times = |bins| Arc::new(FlowTimings::new(TimingKind::Jitter, Some(bins)));
+        measured.jitter_times = bins.map(new_times);
         self.running.add_counters(&measured.counters);
         let run_measured = || one_way.run(&measured, &self.reports);
         let result = match self.receiver.client_run {
-            Some(run) => run.run_sampled(&measured, run_measured)?,
+            Some(run) => run.run_flow(&measured, run_measured)?,
             None => run_measured()?,
         };
         self.running.record_end(&result.ended);
@@ -209,13 +213,12 @@ impl DatagramTest<'_> {
         let has_frames =
             self.connection.upper_flags & upper::ISOCHRONOUS != 0 && self.connection.has_trip_times;
         let bins = self.receiver.settings.output.bins;
-        let width = bins.map(|bins| bins.width);
-        let kind = match width {
+        let kind = match bins {
             _ if has_frames => TimingKind::Frames,
             Some(_) => TimingKind::Datagrams,
             None => return None,
         };
-        Some(Arc::new(FlowTimings::new(kind, width)))
+        Some(Arc::new(FlowTimings::new(kind, bins)))
     }
 
     fn first_datagram(&self) -> &[u8] {
