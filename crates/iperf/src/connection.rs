@@ -138,6 +138,7 @@ pub(crate) fn measured_flow(
         jitter_times: None,
         has_trip_times: connection.has_trip_times,
         is_detailed: connection.is_detailed(),
+        is_full_duplex: connection.is_full_duplex,
     })
 }
 

@@ -82,8 +82,8 @@ pub enum TestEvent<'a> {
     Sum {
         /// The number of flows.
         flows: usize,
-        /// The number of the connection, if the sum covers only its two directions.
-        connection_number: Option<u32>,
+        /// What the sum covers.
+        scope: SumScope,
         /// Whether the sum covers both directions.
         is_bidirectional: bool,
         /// Whether the sum covers the complete flows, not one interval.
@@ -159,6 +159,19 @@ pub struct ConnectionInfo {
     pub connect_time: Option<Duration>,
     /// The start of the test; `None` where stock does not print it.
     pub started: Option<SystemTime>,
+}
+
+/// What a sum of flows covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumScope {
+    /// The two directions of the full-duplex connection with this number.
+    Connection(u32),
+    /// All flows, which are the two directions of one connection.
+    OneConnection,
+    /// All flows, which are the two directions of several full-duplex connections.
+    Connections,
+    /// All flows.
+    All,
 }
 
 /// The segments of a TCP connection.

@@ -1,6 +1,6 @@
 //! Groups of flows with common reports: intervals, final lines, and sums.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use engine::{BudgetHolder, CounterReading, Counters};
 use model::{DatagramCounts, Side, Transport};
 use sys::Address;
 
-use crate::event::{FlowFigures, FlowId, Observer, TestEvent};
+use crate::event::{FlowFigures, FlowId, Observer, SumScope, TestEvent};
 use crate::options::Settings;
 use crate::timing::{FlowTimings, TimingKind, TimingStats};
 use crate::wire::ServerReport;
@@ -33,6 +33,8 @@ struct State {
     ended: FlowSum,
     /// The sum of the flows that have ended since the last report of intervals.
     ended_in_interval: FlowSum,
+    /// The ended direction of full-duplex connections whose other direction is running.
+    half_ended: HashMap<u32, FlowSum>,
     /// The start of the first flow; `None` if no flow is running.
     started: Option<Instant>,
     /// The number of [`HeldGroup`]s.
@@ -117,14 +119,23 @@ struct FlowSum {
     /// The number of the first flow's connection, and whether all flows have it.
     number: (u32, bool),
     is_bidirectional: bool,
+    /// Whether a flow is no direction of a full-duplex connection.
+    has_simplex: bool,
     /// Receive calls of UDP flows.
     datagram_receive_calls: u64,
 }
 
 impl FlowSum {
     /// Adds the figures of a flow that ran from `started` to `ended`.
-    fn add(&mut self, number: u32, figures: &FlowFigures, (started, ended): (Instant, Instant)) {
+    fn add(
+        &mut self,
+        measured: &MeasuredFlow,
+        figures: &FlowFigures,
+        (started, ended): (Instant, Instant),
+    ) {
+        let number = measured.id.number;
         self.flows += 1;
+        self.has_simplex |= !measured.is_full_duplex;
         if !figures.sends && figures.is_udp {
             self.datagram_receive_calls += figures.calls;
         }
@@ -149,6 +160,20 @@ impl FlowSum {
     /// Reports the sum of at least two flows. `interval` is the interval of the sum; without it,
     /// the sum is final.
     fn report(self, observer: &dyn Observer, interval: Option<(Duration, Duration)>) {
+        let scope = match self.number {
+            (_, true) => SumScope::OneConnection,
+            _ if self.has_simplex => SumScope::All,
+            _ => SumScope::Connections,
+        };
+        self.report_as(scope, observer, interval);
+    }
+
+    fn report_as(
+        self,
+        scope: SumScope,
+        observer: &dyn Observer,
+        interval: Option<(Duration, Duration)>,
+    ) {
         let (Some(mut figures), Some((started, ended))) = (self.figures, self.times) else {
             return;
         };
@@ -163,7 +188,7 @@ impl FlowSum {
             interval.unwrap_or((Duration::ZERO, ended.saturating_duration_since(started)));
         observer.observe(&TestEvent::Sum {
             flows: self.flows,
-            connection_number: self.number.1.then_some(self.number.0),
+            scope,
             is_bidirectional: self.is_bidirectional,
             is_final: interval.is_none(),
             figures: &figures,
@@ -189,6 +214,8 @@ pub(crate) struct MeasuredFlow {
     pub(crate) has_trip_times: bool,
     /// Whether a server reports the flow in the form of `-e`.
     pub(crate) is_detailed: bool,
+    /// Whether the flow is a direction of a full-duplex connection.
+    pub(crate) is_full_duplex: bool,
 }
 
 /// A last interval that is shorter than the interval divided by this number is not reported.
@@ -280,9 +307,7 @@ impl ReportGroup {
                     .observe(&TestEvent::Interval(&measured.id, &last_interval));
             }
             let times = (running.last_reading.at, now.at);
-            state
-                .ended_in_interval
-                .add(measured.id.number, &last_interval, times);
+            state.ended_in_interval.add(measured, &last_interval, times);
         }
         let mut figures = FlowFigures::from_side(side, measured.sends);
         running.add_connection_figures(&mut figures);
@@ -308,7 +333,11 @@ impl ReportGroup {
         }
         let started = running.start.at;
         let times = (started, started + figures.end);
-        state.ended.add(measured.id.number, &figures, times);
+        if let Some(sum) = state.add_direction(measured, &figures, times) {
+            let scope = SumScope::Connection(measured.id.number);
+            sum.report_as(scope, &*self.observer, None);
+        }
+        state.ended.add(measured, &figures, times);
         self.end_if_idle(&mut state);
     }
 
@@ -317,6 +346,7 @@ impl ReportGroup {
         if state.running.is_empty() && state.holders == 0 {
             let ended = std::mem::take(&mut state.ended);
             state.ended_in_interval = FlowSum::default();
+            state.half_ended = HashMap::new();
             state.started = None;
             ended.report(&*self.observer, None);
             self.all_ended.notify_all();
@@ -395,6 +425,8 @@ impl ReportGroup {
             }
             let tick = started + interval * intervals;
             let mut sum = std::mem::take(&mut state.ended_in_interval);
+            let interval_of_sum = (interval * (intervals - 1), interval * intervals);
+            let mut connections: HashMap<u32, FlowSum> = HashMap::new();
             for running in &mut state.running {
                 let now = CounterReading::now(std::slice::from_ref(&running.measured.counters));
                 let mut figures = running.interval_figures(&now);
@@ -409,9 +441,19 @@ impl ReportGroup {
                 }
                 self.observer
                     .observe(&TestEvent::Interval(&running.measured.id, &figures));
-                sum.add(running.measured.id.number, &figures, times);
+                let number = running.measured.id.number;
+                sum.add(&running.measured, &figures, times);
+                if running.measured.is_full_duplex {
+                    let mut directions = connections.remove(&number).unwrap_or_default();
+                    directions.add(&running.measured, &figures, times);
+                    if directions.flows == 2 {
+                        let scope = SumScope::Connection(number);
+                        directions.report_as(scope, &*self.observer, Some(interval_of_sum));
+                    } else {
+                        connections.insert(number, directions);
+                    }
+                }
             }
-            let interval_of_sum = (interval * (intervals - 1), interval * intervals);
             sum.report(&*self.observer, Some(interval_of_sum));
         }
         state.has_interval_thread = false;
@@ -419,6 +461,31 @@ impl ReportGroup {
 }
 
 impl State {
+    /// Adds an ended direction of a full-duplex connection. Returns the sum of both directions if
+    /// the other one has ended, too.
+    fn add_direction(
+        &mut self,
+        measured: &MeasuredFlow,
+        figures: &FlowFigures,
+        times: (Instant, Instant),
+    ) -> Option<FlowSum> {
+        let number = measured.id.number;
+        if !measured.is_full_duplex {
+            return None;
+        }
+        let mut sum = self.half_ended.remove(&number).unwrap_or_default();
+        sum.add(measured, figures, times);
+        if sum.flows == 2 {
+            return Some(sum);
+        }
+        // A direction that has failed does not end.
+        let running = self.running.iter().map(|it| it.measured.id.number);
+        let running: HashSet<u32> = running.collect();
+        self.half_ended.retain(|number, _| running.contains(number));
+        self.half_ended.insert(number, sum);
+        None
+    }
+
     /// Removes a running flow with these counters.
     fn remove(&mut self, counters: &Arc<Counters>) -> Option<RunningFlow> {
         let is_same_flow =
@@ -582,6 +649,7 @@ mod tests {
             jitter_times: None,
             has_trip_times: false,
             is_detailed: false,
+            is_full_duplex: false,
         }
     }
 
@@ -613,7 +681,11 @@ mod tests {
         let mut sum = FlowSum::default();
         for (from, to) in [(1, 3), (0, 1), (4, 5)] {
             let figures = FlowFigures::from_side(&side(to - from, 1_000_000), false);
-            sum.add(from as u32, &figures, (second(from), second(to)));
+            sum.add(
+                &measured_flow(from as u32),
+                &figures,
+                (second(from), second(to)),
+            );
         }
         let (sender, sums) = channel();
         sum.report(&SumObserver(Mutex::new(sender)), None);

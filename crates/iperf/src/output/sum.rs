@@ -8,7 +8,7 @@ use super::line::{
     out_of_order_line, per_second, read_columns,
 };
 use super::number::format_percent;
-use crate::event::{FlowFigures, TestEvent};
+use crate::event::{FlowFigures, SumScope, TestEvent};
 
 const SUM_ONLY: &str = "[SUM-cnt] Interval       Transfer     Bandwidth\n";
 
@@ -22,7 +22,7 @@ pub(super) fn text(
 ) -> String {
     let TestEvent::Sum {
         flows,
-        connection_number,
+        scope,
         is_bidirectional,
         is_final,
         figures,
@@ -34,26 +34,42 @@ pub(super) fn text(
         settings,
         figures,
         flows: *flows,
-        connection_number: *connection_number,
+        scope: *scope,
         is_bidirectional: *is_bidirectional,
         is_enhanced: settings.output.enhanced || (settings.is_server && figures.is_detailed),
         is_udp_receiver: figures.is_udp && !figures.sends && !is_bidirectional,
     };
-    sum.text(*is_final, is_new)
+    if sum.is_printed() {
+        sum.text(*is_final, is_new)
+    } else {
+        String::new()
+    }
 }
 
 struct Sum<'a> {
     settings: &'a PrintSettings,
     figures: &'a FlowFigures,
     flows: usize,
-    /// The number of the connection, if the sum covers only its two directions.
-    connection_number: Option<u32>,
+    scope: SumScope,
     is_bidirectional: bool,
     is_enhanced: bool,
     is_udp_receiver: bool,
 }
 
 impl Sum<'_> {
+    /// Whether stock prints the sum. Enhanced reports sum the directions of each connection, too.
+    fn is_printed(&self) -> bool {
+        let settings = self.settings;
+        match self.scope {
+            SumScope::Connection(_) => self.is_enhanced && !settings.output.sum_only,
+            SumScope::OneConnection => {
+                let sums_duplex = settings.is_server || settings.layout().sums_both_directions;
+                !self.is_enhanced || sums_duplex || settings.output.sum_only
+            }
+            SumScope::Connections | SumScope::All => true,
+        }
+    }
+
     fn text(&self, is_final: bool, mut is_new: impl FnMut(&'static str) -> bool) -> String {
         let (settings, figures) = (self.settings, self.figures);
         let ((name, header), columns) = (self.name_and_header(), self.columns());
@@ -65,12 +81,9 @@ impl Sum<'_> {
         let line =
             |name: &str| format!("{}{columns}\n", interval_and_rate(settings, name, figures));
         let mut text = format!("{header}{}", line(&name));
-        let sums_duplex = settings.is_server || settings.layout().sums_both_directions;
-        if self.connection_number.is_some() && self.is_enhanced && sums_duplex {
-            text += &line("[SUM]");
-        }
+        let sums_sent = !self.is_enhanced || self.scope == SumScope::Connections;
         let prints_sent = !self.is_bidirectional && figures.sends
-            || self.is_bidirectional && !self.is_enhanced && !settings.is_server;
+            || self.is_bidirectional && sums_sent && !settings.is_server;
         if figures.is_udp && prints_sent && is_final {
             // Each sender's last datagram is not in its calls.
             let senders = if self.is_bidirectional {
@@ -92,8 +105,8 @@ impl Sum<'_> {
         let (layout, headers) = (settings.layout(), &settings.layout().headers);
         let counted = format!("[SUM-{}]", self.flows);
         let sum_only = settings.output.sum_only;
-        match self.connection_number {
-            None if layout.counts_flows && self.is_enhanced && !self.is_bidirectional => {
+        match self.scope {
+            SumScope::All if layout.counts_flows && self.is_enhanced && !self.is_bidirectional => {
                 let header = match (figures.is_udp, figures.sends) {
                     (false, true) => headers.tcp_sender_sum,
                     (false, false) if figures.has_trip_times => headers.tcp_timed_receiver_sum,
@@ -109,14 +122,16 @@ impl Sum<'_> {
                 ("[SUM]".to_owned(), BASIC)
             }
             _ if sum_only => (counted, SUM_ONLY),
-            Some(number) if self.is_enhanced && figures.is_udp => {
+            SumScope::Connection(number) if figures.is_udp => {
                 (format!("[FD{number}]"), UDP_BIDIRECTIONAL)
             }
-            Some(number) if self.is_enhanced => (format!("[FD{number}]"), BASIC),
-            Some(_) if figures.is_udp && self.is_bidirectional => {
+            SumScope::Connection(number) => (format!("[FD{number}]"), BASIC),
+            SumScope::OneConnection | SumScope::Connections
+                if figures.is_udp && self.is_bidirectional =>
+            {
                 ("[SUM]".to_owned(), UDP_BIDIRECTIONAL)
             }
-            None if figures.is_udp && self.is_bidirectional => ("[SUM]".to_owned(), ""),
+            SumScope::All if figures.is_udp && self.is_bidirectional => ("[SUM]".to_owned(), ""),
             _ if figures.is_udp && self.is_enhanced => ("[SUM]".to_owned(), headers.udp_sender_sum),
             _ if figures.is_udp => ("[SUM]".to_owned(), BASIC),
             _ if self.is_enhanced && self.is_bidirectional => ("[SUM]".to_owned(), BASIC),
@@ -135,7 +150,7 @@ impl Sum<'_> {
         let datagram_columns =
             |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
         match (figures.is_udp, self.is_enhanced, self.is_bidirectional) {
-            (true, _, true) if self.connection_number.is_some() => {
+            (true, _, true) if self.scope != SumScope::All => {
                 datagram_columns(figures.expected_datagrams + figures.calls)
             }
             (true, _, true) if layout.sums_both_directions && !self.settings.is_server => {

@@ -94,6 +94,7 @@ pub(super) fn serve(
         jitter_times: None,
         has_trip_times: false,
         is_detailed: false,
+        is_full_duplex: false,
     };
     let reports = iperf
         .report_groups

@@ -18,6 +18,16 @@ const CASES: &[(&str, &str, &str)] = &[
         "-e",
         "-t 0.4 -b 8m -l 10000 --full-duplex -e",
     ),
+    (
+        "tcp_full_duplex_parallel",
+        "-e",
+        "-t 0.4 -b 8m -l 10000 --full-duplex -P 2 -e",
+    ),
+    (
+        "tcp_full_duplex_parallel_intervals",
+        "",
+        "-t 0.8 -b 8m -l 10000 --full-duplex -P 2 -e -i 0.3",
+    ),
     ("tcp_fq_rate", "", "-t 0.4 -l 10000 --fq-rate 400m"),
     (
         "tcp_clamp",
@@ -173,6 +183,16 @@ const CASES_OF_2_1_8: &[(&str, &str, &str)] = &[
         "-t 1 --bounceback --bounceback-congest=up -b 8m -l 10000",
     ),
     ("tcp_connect_only", "", "--connect-only=2 -e"),
+    (
+        "udp_full_duplex_parallel",
+        "-u",
+        "-u -t 0.4 -b 400k --full-duplex -P 2",
+    ),
+    (
+        "udp_full_duplex_parallel_more",
+        "-u -e",
+        "-u -t 0.4 -b 400k --full-duplex -P 2 -e",
+    ),
 ];
 
 /// Cases with the options of 2.2.1.
