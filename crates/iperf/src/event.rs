@@ -63,6 +63,8 @@ pub enum TestEvent<'a> {
         /// (`--connect-retry-time`).
         has_expired: bool,
     },
+    /// A TCP flow failed, for this reason.
+    StreamFailed(&'a FlowId, &'a str),
     /// The server closed a connection because its permit key is wrong.
     Dropped(&'a ConnectionInfo),
     /// The scheduled start of a flow's traffic, which may be in the past.

@@ -286,6 +286,11 @@ impl ReportGroup {
         self.observer.observe(&TestEvent::Error(line));
     }
 
+    /// Reports the failure of a TCP flow.
+    pub(crate) fn fail_stream(&self, id: &FlowId, reason: &str) {
+        self.observer.observe(&TestEvent::StreamFailed(id, reason));
+    }
+
     /// Removes an ended flow, and reports its final figures.
     ///
     /// After the last flow, also reports the sum of all flows.

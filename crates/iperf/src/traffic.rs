@@ -263,7 +263,8 @@ pub(crate) fn run(
             finished.map_err(|error| describe_finish_error(&error, transfer.finish_timeout));
     }
     let facts = data.current_facts(&data.socket);
-    let ended = end_cause(&loop_result, &completion, measured.sends);
+    let direction = (measured.sends, transfer.is_duplex);
+    let ended = end_cause(&loop_result, &completion, direction);
     let mut side = phase.side(loop_result, data, &buffers, facts);
     let latency = measured
         .timings
@@ -271,7 +272,7 @@ pub(crate) fn run(
         .and_then(|timings| timings.histogram());
     side.latency = side.latency.or(latency);
     if let EndCause::Failed(reason) = &ended {
-        reports.fail(reason.clone());
+        reports.fail_stream(&measured.id, reason);
     }
     reports.end(measured, &side);
     // The peer of a stream sends no report. If the stream ended without an error, the peer
@@ -294,11 +295,21 @@ fn loop_limit(limit: Limit, sends: bool, bytes_before_start: usize) -> Limit {
 }
 
 /// Returns how the transfer ended. `completion` is the result of the steps after the loop.
-fn end_cause(loop_result: &LoopResult, completion: &Result<(), String>, sends: bool) -> EndCause {
+fn end_cause(
+    loop_result: &LoopResult,
+    completion: &Result<(), String>,
+    (sends, is_duplex): (bool, bool),
+) -> EndCause {
+    let reset = call::Error::CONNRESET.raw_os_error();
     match (&loop_result.ended, loop_result.failure) {
+        // The sender of a full-duplex connection may close it before it has read all data.
+        (EndCause::PeerClosed, Some((_, errno))) if !sends && !is_duplex && errno == reset => {
+            let reason = sys::describe(&std::io::Error::from_raw_os_error(errno));
+            EndCause::Failed(format!("recv failed: {reason}"))
+        }
         // It is an error if the peer closes the connection before the sender ends.
         (EndCause::PeerClosed, failure) if sends => {
-            let errno = failure.map_or(call::Error::CONNRESET.raw_os_error(), |(_, errno)| errno);
+            let errno = failure.map_or(reset, |(_, errno)| errno);
             let reason = sys::describe(&std::io::Error::from_raw_os_error(errno));
             EndCause::Failed(format!("write failed: {reason}"))
         }

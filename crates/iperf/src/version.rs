@@ -110,6 +110,8 @@ pub(crate) struct Layout {
     pub(crate) has_plain_datagram_size: bool,
     /// Whether a line about a failed connect call names the flow, the server and the date.
     pub(crate) details_connect_errors: bool,
+    /// Whether a line about a failed receive call names the flow.
+    pub(crate) names_failed_receivers: bool,
 }
 
 const LAYOUT_2_1_8: Layout = Layout {
@@ -162,6 +164,7 @@ const LAYOUT_2_1_8: Layout = Layout {
     has_longest_datagram: false,
     has_plain_datagram_size: false,
     details_connect_errors: false,
+    names_failed_receivers: false,
 };
 
 const LAYOUT_2_2_1: Layout = Layout {
@@ -213,6 +216,7 @@ const LAYOUT_2_2_1: Layout = Layout {
     has_longest_datagram: true,
     has_plain_datagram_size: true,
     details_connect_errors: true,
+    names_failed_receivers: true,
 };
 
 impl Version {

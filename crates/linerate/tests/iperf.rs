@@ -1,5 +1,6 @@
 //! iperf 2's client and server: the matrix with stock programs, and what it does not cover.
 
+mod ends;
 mod matrix;
 
 use std::fs;
@@ -33,6 +34,7 @@ pub(crate) const STOCK_VERSIONS: [StockPeer; 2] = [
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = matrix::test_cases();
+    test_cases.extend(ends::test_cases());
     test_cases.extend(testkit::test_cases![
         fails_if_the_connection_is_refused,
         retries_connect_calls,

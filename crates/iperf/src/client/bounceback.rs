@@ -250,6 +250,10 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
             (EndCause::PeerClosed, _) => {
                 EndCause::Failed("read failed: the peer closed the connection".to_owned())
             }
+            // An interrupt between two bursts.
+            (EndCause::Deadline | EndCause::Count, Err(_)) if run.stop.is_set() => {
+                EndCause::Cancelled
+            }
             (EndCause::Deadline | EndCause::Count, Err(error)) => {
                 EndCause::Failed(describe_finish_error(&error, FINISH_TIMEOUT))
             }

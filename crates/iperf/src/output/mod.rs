@@ -168,6 +168,15 @@ impl Observer for Printer<'_> {
         let mut state = self.state();
         let error = match event {
             TestEvent::Error(line) => Some(line.clone()),
+            TestEvent::StreamFailed(id, reason) => {
+                let is_named =
+                    reason.starts_with("recv failed") && settings.layout().names_failed_receivers;
+                Some(if is_named {
+                    format!("{} tcp {reason}", name(id))
+                } else {
+                    (*reason).to_owned()
+                })
+            }
             TestEvent::ConnectFailed {
                 id,
                 peer,

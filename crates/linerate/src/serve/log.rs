@@ -174,8 +174,11 @@ impl Write for NoteWriter {
 #[cfg(feature = "iperf")]
 impl iperf::event::Observer for NoteWriter {
     fn observe(&self, event: &iperf::event::TestEvent<'_>) {
-        if let iperf::event::TestEvent::Error(line) = event {
-            write_note(format_args!("iperf: {line}"));
+        use iperf::event::TestEvent::{Error, StreamFailed};
+        match event {
+            Error(line) => write_note(format_args!("iperf: {line}")),
+            StreamFailed(_, reason) => write_note(format_args!("iperf: {reason}")),
+            _ => {}
         }
     }
 }

@@ -244,10 +244,11 @@ const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_RCVBUF, [20000]",
 ];
 const TYPE_OF_SERVICE: &str = "setsockopt(SOL_IP, IP_TOS, [40]";
+/// 10, 11 and 12 Mbyte/s as the bytes that strace prints.
 const STEPPED_RATES: &[&str] = &[
-    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [10000000]",
-    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [11000000]",
-    "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, [12000000]",
+    r#"setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, "\200\226\230\0"#,
+    r#"setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, "\300\330\247\0"#,
+    r#"setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, "\0\33\267\0"#,
 ];
 const PACING_RATE: &str = "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, ";
 const DEVICE: &str = "setsockopt(SOL_SOCKET, SO_BINDTODEVICE, \"lo\"";

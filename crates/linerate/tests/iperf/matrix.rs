@@ -405,7 +405,7 @@ const CASES_OF_2_2_1: &[(&str, &str, &str)] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Program {
+pub(super) enum Program {
     /// linerate with the output of this version.
     Ours(&'static str),
     Stock(StockPeer),
@@ -430,7 +430,7 @@ pub(super) fn test_cases() -> Vec<TestCase> {
     test_cases
 }
 
-fn command(program: Program, arguments: &str) -> Command {
+pub(super) fn command(program: Program, arguments: &str) -> Command {
     match program {
         Program::Ours(version) => ours(&format!("--stock-version {version} {arguments}")),
         Program::Stock(stock) => stock.with_args(arguments),
@@ -534,7 +534,7 @@ fn compare(
 }
 
 /// Returns the lines without their figures and without the prefixes of units.
-fn masked(text: &str) -> BTreeSet<String> {
+pub(super) fn masked(text: &str) -> BTreeSet<String> {
     // Stock sometimes asks for the window of a socket that is not open. Its server sometimes counts
     // the first datagrams of one flow in another.
     let is_random = |line: &&str| line.contains("window size: -") || line.contains("out-of-order");

@@ -123,7 +123,10 @@ fn client_reports_reset_of_reverse_connection() {
         connect_back.join().expect("the client listens");
         let client = client.finish(SHORT_TIMEOUT);
         assert_eq!(client.code, Some(1), "{options}: {client:#?}");
-        assert!(!client.stderr.is_empty(), "{options}: {client:#?}");
+        // The reset arrives before the client asks for the peer's address, or later.
+        let errors = ["reverse connect failed: ", "recv failed: "];
+        let is_reported = errors.iter().any(|error| client.stderr.starts_with(error));
+        assert!(is_reported, "{options}: {client:#?}");
     }
 }
 
