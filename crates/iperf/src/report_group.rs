@@ -198,6 +198,7 @@ impl FlowSum {
 
 /// A measured flow, which is one direction of a connection.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent")]
 pub(crate) struct MeasuredFlow {
     pub(crate) id: FlowId,
     pub(crate) sends: bool,

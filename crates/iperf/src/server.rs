@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use control::ControlConnection;
 use engine::{
@@ -361,7 +361,10 @@ impl IperfDialect {
         connection.congestion_control = self.use_requested_congestion_control(data, hello);
         self.observer.observe(&TestEvent::Connected(&connection));
         use_transfer_id(&mut connection, hello, &*self.observer);
-        apply_requests(data, &connection, server.cancel_stop);
+        let start = hello.and_then(|hello| hello.start);
+        let scheduled_start = start.map(|start| start.at);
+        self.report_scheduled_start(&connection, scheduled_start);
+        apply_requests(data, &connection, scheduled_start, server.cancel_stop);
         StreamTest {
             dialect: self,
             running,
@@ -378,6 +381,18 @@ impl IperfDialect {
         .run()
         .inspect_err(|reason| running.fail(reason))
         .map_err(io::Error::other)
+    }
+
+    /// Names the scheduled start of a client's traffic, if it is ahead.
+    fn report_scheduled_start(&self, connection: &ConnectionInfo, start: Option<WallTime>) {
+        let layout = self.settings.output.version.layout();
+        let is_flagged = connection.upper_flags & upper::EPOCH_START != 0;
+        let now = SystemTime::now();
+        let at = start.map(|start| SystemTime::UNIX_EPOCH + start.since_epoch());
+        if let Some(at) = at.filter(|at| is_flagged && *at > now && layout.names_scheduled_start) {
+            let id = &connection.id;
+            self.observer.observe(&TestEvent::StartTime { id, at, now });
+        }
     }
 
     /// Sets the congestion control that a client requests. Returns its name.
@@ -466,8 +481,7 @@ impl IperfDialect {
             MAX_CLOCK_DIFFERENCE
         };
         let is_valid = start + MAX_CLOCK_DIFFERENCE > now && start < now + max_ahead;
-        let layout = self.settings.output.version.layout();
-        if !is_valid && (bit != upper::EPOCH_START || layout.warns_of_past_start) {
+        if !is_valid {
             self.observer.observe(&TestEvent::Message(format!(
                 "WARN: ignore {name} because client didn't provide valid start timestamp within 600 seconds of now"
             )));
@@ -532,13 +546,20 @@ pub(crate) fn flow_id(number: u32, is_starred: bool, hello: Option<&Hello>) -> F
 }
 
 /// Applies a header's requests for quick acknowledgements and for a scheduled start.
-fn apply_requests(data: &DataSocket, connection: &ConnectionInfo, stop: &Stop) {
+fn apply_requests(
+    data: &DataSocket,
+    connection: &ConnectionInfo,
+    scheduled_start: Option<WallTime>,
+    stop: &Stop,
+) {
     if connection.upper_flags & upper::QUICK_ACK != 0 {
         // The option is only a hint, so a failure is ignored.
         let quick = sys::option::TcpOption::QuickAck;
         let _ = sys::option::set_tcp(data.socket.as_fd(), quick, 1);
     }
-    if connection.upper_flags & upper::EPOCH_START != 0 && !connection.is_reverse {
+    let is_scheduled = connection.upper_flags & upper::EPOCH_START != 0
+        || scheduled_start.is_some_and(|start| start > WallTime::now());
+    if is_scheduled && !connection.is_reverse {
         // The measured time starts with the first data.
         let deadline = Instant::now() + MAX_START_DELAY;
         let _ = stop.wait_readable(data.socket.as_fd(), deadline);

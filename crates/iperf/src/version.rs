@@ -79,8 +79,10 @@ pub(crate) struct Layout {
     pub(crate) sends_congestion_control: bool,
     /// Whether a server prints the date of full-duplex connections.
     pub(crate) dates_full_duplex: bool,
-    /// Whether a server warns of a scheduled start that has passed.
-    pub(crate) warns_of_past_start: bool,
+    /// Whether a client's header has the flag of `--txstart-time`.
+    pub(crate) flags_scheduled_start: bool,
+    /// Whether a server names the scheduled start that a client's header has with the flag.
+    pub(crate) names_scheduled_start: bool,
     /// Whether an enhanced server names IPv6.
     pub(crate) names_ipv6: bool,
     /// Whether the line about `--near-congestion` follows that about the type of service.
@@ -149,7 +151,8 @@ const LAYOUT_2_1_8: Layout = Layout {
     names_congestion_control: false,
     sends_congestion_control: false,
     dates_full_duplex: false,
-    warns_of_past_start: true,
+    flags_scheduled_start: true,
+    names_scheduled_start: false,
     names_ipv6: false,
     has_late_near_congestion: false,
     has_early_prefetch: false,
@@ -201,7 +204,8 @@ const LAYOUT_2_2_1: Layout = Layout {
     names_congestion_control: true,
     sends_congestion_control: true,
     dates_full_duplex: true,
-    warns_of_past_start: false,
+    flags_scheduled_start: false,
+    names_scheduled_start: true,
     names_ipv6: true,
     has_late_near_congestion: true,
     has_early_prefetch: true,

@@ -21,6 +21,9 @@ impl ClientRun<'_> {
         connection.congestion_control = self.requested_congestion_control();
         connection.has_trip_times = client.trip_times;
         connection.upper_flags = self.upper_flags() & !flags::upper::BURSTS;
+        if self.client.start_time.at.is_some() {
+            connection.upper_flags |= flags::upper::EPOCH_START;
+        }
         connection.prefetch = client.send_mode.prefetch;
         connection.type_of_service = self.settings.socket.type_of_service;
     }
@@ -51,7 +54,11 @@ impl ClientRun<'_> {
         let scheduled_start = client.start_time.at.map(WallTime::after_epoch);
         if is_udp {
             bits |= flags::WIDE_NUMBERS;
-            bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
+            bits |= if upper_bits != 0 || scheduled_start.is_some() {
+                flags::UDP_TESTS
+            } else {
+                0
+            };
         }
         let key = match &settings.permit_key {
             Some(PermitKey::Key(key)) => Some(key.clone().into_bytes()),
@@ -60,6 +67,8 @@ impl ClientRun<'_> {
         bits |= if key.is_some() { flags::KEY } else { 0 };
         let limit = client.plan.flow().map(|flow| flow.limit);
         let congestion_control = self.requested_congestion_control();
+        let has_start =
+            start_bits != 0 || congestion_control.is_some() || scheduled_start.is_some();
         Hello {
             flags: bits,
             flows: client.plan.flows(),
@@ -94,7 +103,7 @@ impl ClientRun<'_> {
                     .filter(|_| server_sends)
                     .unwrap_or(0),
             }),
-            start: (start_bits != 0 || congestion_control.is_some()).then(|| TestStart {
+            start: has_start.then(|| TestStart {
                 at: scheduled_start.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
@@ -122,6 +131,7 @@ impl ClientRun<'_> {
         use flags::upper;
         let (client, is_udp) = (self.client, self.settings.is_udp());
         let socket = &self.settings.socket;
+        let flags_scheduled_start = self.settings.output.version.layout().flags_scheduled_start;
         let server_sends = client.direction.sends_from_server();
         let is_isochronous = client
             .send_mode
@@ -145,7 +155,10 @@ impl ClientRun<'_> {
                 client.send_mode.prefetch.is_some() && server_sends,
                 upper::PREFETCH,
             ),
-            (client.start_time.at.is_some(), upper::EPOCH_START),
+            (
+                client.start_time.at.is_some() && flags_scheduled_start,
+                upper::EPOCH_START,
+            ),
         ] {
             bits |= if is_set { bit } else { 0 };
         }

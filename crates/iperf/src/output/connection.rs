@@ -254,6 +254,10 @@ pub(super) fn start_time(
         );
     }
     let remaining = seconds(at) - seconds(now);
+    if settings.is_server {
+        let at = format_date(settings, at);
+        return format!("{name} Server receiving to start in {remaining} seconds at {at}\n");
+    }
     format!(
         "{name} Client traffic to start in {remaining} seconds at {moment} current time is {now_text}\n"
     )

@@ -275,15 +275,22 @@ impl Hello {
             HelloTransport::Stream => announced_len - key_field_len.min(announced_len),
             HelloTransport::Datagram => bytes.len(),
         };
-        let has_start = bits
+        let is_flagged = bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START)
             != 0;
+        // 2.2.1 sends the time of --txstart-time without a flag. Bursts may have its place.
+        let may_have_start = match transport {
+            HelloTransport::Stream => extension.is_some() && bits & upper::BURSTS == 0,
+            HelloTransport::Datagram => bits == 0 && flags_word & flags::UDP_TESTS != 0,
+        };
         let start_offset = transport.start_offset();
-        let start = (has_start && end >= start_offset + START_LEN).then(|| TestStart {
+        let start = (end >= start_offset + START_LEN).then(|| TestStart {
             at: WallTime::read(bytes, start_offset + 4),
             fq_rate: u64::from(read_word(bytes, start_offset + 16)) << 32
                 | u64::from(read_word(bytes, start_offset + 12)),
         });
+        let start =
+            start.filter(|start| is_flagged || (may_have_start && start.at != WallTime::default()));
         let bursts_offset = transport.bursts_offset();
         let pair = |index: usize| {
             [
