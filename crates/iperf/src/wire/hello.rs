@@ -131,6 +131,36 @@ const KEY_FIELD_LEN: usize = 2;
 /// The offset of the congestion control in a stream: its length in two bytes, and its name.
 const CONGESTION_CONTROL_OFFSET: usize = EXTENDED_LEN + START_LEN + BURSTS_LEN;
 
+/// Decodes the start of the test from a hello without its key.
+///
+/// 2.2.1 sends the time of `--txstart-time` without a flag. The parameters of bursts may have its
+/// place.
+fn decode_start(
+    hello: &[u8],
+    flags_word: u32,
+    upper_flags: u16,
+    is_extended: bool,
+    transport: HelloTransport,
+) -> Option<TestStart> {
+    let offset = transport.start_offset();
+    if hello.len() < offset + START_LEN {
+        return None;
+    }
+    let start = TestStart {
+        at: WallTime::read(hello, offset + 4),
+        fq_rate: u64::from(read_word(hello, offset + 16)) << 32
+            | u64::from(read_word(hello, offset + 12)),
+    };
+    let is_flagged = upper_flags
+        & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START)
+        != 0;
+    let may_be_unflagged = match transport {
+        HelloTransport::Stream => is_extended && upper_flags & upper::BURSTS == 0,
+        HelloTransport::Datagram => upper_flags == 0 && flags_word & flags::UDP_TESTS != 0,
+    };
+    (is_flagged || (may_be_unflagged && start.at != WallTime::default())).then_some(start)
+}
+
 /// Decodes the name of a congestion control, with its length before it.
 fn decode_congestion_control(bytes: &[u8]) -> Result<String, HelloError> {
     let (length, name) = bytes
@@ -275,22 +305,13 @@ impl Hello {
             HelloTransport::Stream => announced_len - key_field_len.min(announced_len),
             HelloTransport::Datagram => bytes.len(),
         };
-        let is_flagged = bits
-            & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START)
-            != 0;
-        // 2.2.1 sends the time of --txstart-time without a flag. Bursts may have its place.
-        let may_have_start = match transport {
-            HelloTransport::Stream => extension.is_some() && bits & upper::BURSTS == 0,
-            HelloTransport::Datagram => bits == 0 && flags_word & flags::UDP_TESTS != 0,
-        };
-        let start_offset = transport.start_offset();
-        let start = (end >= start_offset + START_LEN).then(|| TestStart {
-            at: WallTime::read(bytes, start_offset + 4),
-            fq_rate: u64::from(read_word(bytes, start_offset + 16)) << 32
-                | u64::from(read_word(bytes, start_offset + 12)),
-        });
-        let start =
-            start.filter(|start| is_flagged || (may_have_start && start.at != WallTime::default()));
+        let start = decode_start(
+            &bytes[..end],
+            flags_word,
+            bits,
+            extension.is_some(),
+            transport,
+        );
         let bursts_offset = transport.bursts_offset();
         let pair = |index: usize| {
             [

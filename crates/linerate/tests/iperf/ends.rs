@@ -72,9 +72,12 @@ pub(super) fn test_cases() -> Vec<TestCase> {
 fn start_server(program: Program, options: &str) -> (TestProcess, u16) {
     let port = free_port();
     let server = TestProcess::start(&mut command(program, &format!("-s -p {port} {options}")));
-    let listens = || match options.contains("-u") {
-        true => is_bound_to_udp(port),
-        false => is_listening(port),
+    let listens = || {
+        if options.contains("-u") {
+            is_bound_to_udp(port)
+        } else {
+            is_listening(port)
+        }
     };
     assert!(wait_until(TIMEOUT, listens), "{}", server.stderr());
     (server, port)
@@ -149,7 +152,9 @@ fn server_names_reset(stock: StockPeer) -> Result<(), String> {
     let run = |program| {
         let (server, port) = start_server(program, "");
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a server");
-        client.write_all(&[0; 100_000]).expect("a new connection");
+        client
+            .write_all(&vec![0; 100_000])
+            .expect("a new connection");
         assert!(wait_until(TIMEOUT, || server
             .stdout()
             .contains("connected with")));
