@@ -275,7 +275,7 @@ fn iperf_page() -> Roff {
             roman(" host [options]"),
         ],
         "iperf sends data from a client to a server, or in the opposite direction, and reports the \
-         throughput. It has the options, the protocol and the output of iperf 2.1.8, and works \
+         throughput. It has the options, the protocol and the output of iperf 2.2.1, and works \
          with its clients and servers.",
     );
     add_chapters(&mut page, &iperf::options::manual::chapters());
@@ -418,7 +418,7 @@ fn iperf3_page() -> Roff {
             roman(" host [options]"),
         ],
         "iperf3 measures the throughput of TCP, UDP and SCTP between two hosts. It has the options \
-         and the output of iperf3 3.12, and works with its clients and servers. A server runs any \
+         and the output of iperf3 3.22, and works with its clients and servers. A server runs any \
          number of tests in parallel.",
     );
     add_chapters(&mut page, &iperf3::options::manual::chapters());

@@ -23,7 +23,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     #[cfg(feature = "iperf3")]
     Program {
         name: "iperf3",
-        about: "iperf3 3.12, client and server, with its options and its output",
+        about: "iperf3 3.22, client and server, with its options and its output",
         run: |name, args| crate::iperf3::iperf3(name, args),
     },
     #[cfg(feature = "netperf")]
@@ -57,7 +57,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     #[cfg(feature = "iperf")]
     Program {
         name: "iperf",
-        about: "iperf 2.1.8, client and server, with its options and its output",
+        about: "iperf 2.2.1, client and server, with its options and its output",
         run: |name, args| crate::iperf::iperf(name, args),
     },
     #[cfg(feature = "udpmon")]
