@@ -75,9 +75,10 @@ pub trait StockVersion: Copy + Default + 'static {
     fn from_variable(value: Option<&str>) -> Result<Self, String> {
         let mut selected = Self::default();
         for (program, name) in entries(value.unwrap_or_default()) {
-            check_entry(program, name)?;
             if program == Self::PROGRAM {
                 selected = Self::from_name(name)?;
+            } else {
+                check_entry(program, name)?;
             }
         }
         Ok(selected)

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use model::{Confidence, Outcome};
+use model::{Confidence, Outcome, Warning};
 use sys::Address;
 
 use crate::peer_report::PeerReport;
@@ -20,13 +20,23 @@ pub struct FinishedTest {
     pub repetition_means: Option<RepeatedResult>,
 }
 
+impl FinishedTest {
+    /// Returns the warnings of the test, or of all its iterations.
+    pub fn warnings(&self) -> &[Warning] {
+        let repeated = self.repetition_means.as_ref();
+        repeated.map_or(&self.outcome.warnings, |repeated| &repeated.warnings)
+    }
+}
+
 /// Result of several iterations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RepeatedResult {
     /// The means, which are printed.
     pub means: MainFigures,
     /// Widths of their confidence intervals.
     pub confidence: Confidence,
+    /// The warnings of all iterations, and those about the confidence.
+    pub warnings: Vec<Warning>,
 }
 
 /// Figures that have a mean over several iterations.

@@ -10,6 +10,7 @@ use crate::result::FinishedTest;
 pub(super) fn format_warning(settings: &Settings, run: &FinishedTest) -> String {
     let unconfident = run
         .repetition_means
+        .as_ref()
         .filter(|repeated| !repeated.confidence.is_reached);
     let Some(repeated) = unconfident.filter(|_| settings.test != Test::TcpCc) else {
         return String::new();

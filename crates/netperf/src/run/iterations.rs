@@ -1,11 +1,11 @@
 //! Repeats a test until its confidence intervals are narrow enough (`-i`, `-I`, `-r`).
 
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
-use std::{mem, thread};
 
 use engine::Stop;
-use model::{Confidence, EndCause, Limit, Outcome, Series, Warning};
+use model::{Confidence, Limit, Outcome, Series, Warning};
 use stats::confidence::{ConfidenceGoal, RunningMoments};
 
 use crate::client::{ClientError, Flows, Interim};
@@ -13,22 +13,22 @@ use crate::options::{Repeat, Settings, Test};
 use crate::output;
 use crate::result::{FinishedTest, MainFigures, RepeatedResult};
 
-/// Runs the test as often as the settings require. The result has the means of all iterations;
-/// everything else comes from the last one.
+/// Runs the test as often as the settings require. The result has the means and the warnings of all
+/// iterations; everything else comes from the last one. `earlier_runs` gets the other ones, if the
+/// settings require a report.
 pub(super) fn run(
     settings: &Settings,
     flows: &mut Flows,
     cancel: &Stop,
     interim: Option<&Interim>,
-    runs: &mut Vec<Outcome>,
+    earlier_runs: &mut Vec<Outcome>,
 ) -> Result<FinishedTest, ClientError> {
     let mut measure_once = || {
-        if !settings.has_report() {
-            return flows.measure_with_interim(&flows.counters(), interim);
+        if settings.has_report() {
+            measure_with_samples(settings, flows, interim)
+        } else {
+            flows.measure_with_interim(&flows.counters(), interim)
         }
-        let run = measure_with_samples(settings, flows, interim)?;
-        runs.push(run.outcome.clone());
-        Ok(run)
     };
     let Some(repeat) = settings.repeat.filter(|_| can_repeat(settings.test)) else {
         return measure_once();
@@ -38,26 +38,27 @@ pub(super) fn run(
     let mut stats = IterationStats::default();
     let mut run = measure_once()?;
     let reached = loop {
-        keep_worst(&mut warnings, mem::take(&mut run.outcome.warnings));
+        keep_worst(&mut warnings, &run.outcome.warnings);
         stats.add(&output::main_figures(settings, &run));
         let reached = stats.reaches_goal(&goal, repeat.throughput_only);
         if cancel.is_set() || !goal.needs_more(stats.iterations(), reached) {
             break reached;
         }
-        match measure_once() {
-            // The user ended an iteration before it had a result; the earlier iterations count.
-            Err(_) if cancel.is_set() => {
-                run.outcome.ended = EndCause::Cancelled;
-                break reached;
-            }
-            next => run = next?,
+        let next = measure_once();
+        // The user ended an iteration before it had a result; the earlier iterations count.
+        if next.is_err() && cancel.is_set() {
+            break reached;
         }
+        if settings.has_report() {
+            earlier_runs.push(run.outcome);
+        }
+        run = next?;
     };
     warnings.extend(stats.warnings(&goal, reached));
-    run.outcome.warnings = warnings;
     run.repetition_means = Some(RepeatedResult {
         means: stats.means(),
         confidence: stats.confidence(repeat, reached),
+        warnings,
     });
     Ok(run)
 }
@@ -198,16 +199,16 @@ impl IterationStats {
 
 /// Adds warnings. Of warnings that differ only in their figure, it keeps the one with the largest
 /// figure.
-fn keep_worst(warnings: &mut Vec<Warning>, new_warnings: Vec<Warning>) {
+fn keep_worst(warnings: &mut Vec<Warning>, new_warnings: &[Warning]) {
     let magnitude = |warning: &Warning| warning.figure().map_or(0.0, |(figure, _)| figure.abs());
     for warning in new_warnings {
         match warnings
             .iter_mut()
-            .find(|known| known.equals_except_figure(&warning))
+            .find(|known| known.equals_except_figure(warning))
         {
-            Some(known) if magnitude(known) < magnitude(&warning) => *known = warning,
+            Some(known) if magnitude(known) < magnitude(warning) => *known = warning.clone(),
             Some(_) => {}
-            None => warnings.push(warning),
+            None => warnings.push(warning.clone()),
         }
     }
 }
@@ -317,9 +318,9 @@ mod tests {
         let mut warnings = vec![Warning::PeerShared { tests: 1 }];
         keep_worst(
             &mut warnings,
-            vec![Warning::PeerShared { tests: 3 }, Warning::SameHost],
+            &[Warning::PeerShared { tests: 3 }, Warning::SameHost],
         );
-        keep_worst(&mut warnings, vec![Warning::PeerShared { tests: 2 }]);
+        keep_worst(&mut warnings, &[Warning::PeerShared { tests: 2 }]);
         assert_eq!(
             warnings,
             [Warning::PeerShared { tests: 3 }, Warning::SameHost]

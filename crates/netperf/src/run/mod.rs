@@ -130,13 +130,15 @@ fn run_data_test(
         })?;
         iterations::run(settings, &mut flows, cancel, interim.as_ref(), runs)
     })?;
-    let exit_code = sys::report_warnings("netperf", &run.outcome.warnings, settings.strict);
+    let exit_code = sys::report_warnings("netperf", run.warnings(), settings.strict);
     let stdout = output::format_result(settings, &run);
     // Print before closing the control connections: the server may delay the close.
     let _ = out.write_all(stdout.as_bytes()).and_then(|()| out.flush());
-    if let Some(file) = histogram_file {
-        file.write(&[&run.outcome])?;
+    let written = histogram_file.map_or(Ok(()), |file| file.write(&[&run.outcome]));
+    if settings.has_report() {
+        runs.push(run.outcome);
     }
+    written?;
     flows.close();
     Ok(Exit {
         code: exit_code,

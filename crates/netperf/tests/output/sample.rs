@@ -156,6 +156,7 @@ fn repeated_result(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
     let figures: Vec<Option<f64>> = text.split(',').map(|figure| figure.parse().ok()).collect();
     let target = 100.0 * goal.max_relative_width;
     RepeatedResult {
+        warnings: Vec::new(),
         confidence: Confidence {
             level: goal.level,
             target_width_percent: Some(target),

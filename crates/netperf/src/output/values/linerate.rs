@@ -70,7 +70,7 @@ fn gap_us(side: Option<&Side>, figure: fn(&HistogramSummary) -> f64) -> Option<S
 /// Formats the kinds of the warnings, with the names in the JSON of `linerate run`; "none" if there
 /// is none.
 fn warnings(f: &Figures<'_>) -> String {
-    let kinds: Vec<&str> = f.run.outcome.warnings.iter().map(Warning::kind).collect();
+    let kinds: Vec<&str> = f.run.warnings().iter().map(Warning::kind).collect();
     if kinds.is_empty() {
         return "none".to_owned();
     }
