@@ -146,13 +146,13 @@ impl PidFile {
         common.pid_file.as_ref().map(open).transpose().map(Self)
     }
 
-    /// Writes this process's ID.
+    /// Writes this process's ID, without a newline as stock.
     fn write(&self) -> Result<(), String> {
         let Some((path, file)) = &self.0 else {
             return Ok(());
         };
         let written =
-            sys::truncate(file, path).and_then(|()| writeln!(&*file, "{}", std::process::id()));
+            sys::truncate(file, path).and_then(|()| write!(&*file, "{}", std::process::id()));
         written.map_err(|error| pid_file_error(path, &error))
     }
 }

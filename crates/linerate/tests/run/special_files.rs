@@ -217,7 +217,7 @@ fn pid_file_may_be_a_stream() {
     let _ = child.kill();
     assert!(is_ended, "the client waits for its own pipe");
     let text = text.join().unwrap();
-    assert!(text.starts_with(&format!("{pid}\n")), "{text}");
+    assert!(text.starts_with(&pid.to_string()), "{text}");
 }
 
 /// A file that standard output is redirected to keeps its contents.
