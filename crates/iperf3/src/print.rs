@@ -15,7 +15,7 @@ use crate::output::text::{self, Style};
 use crate::result::TestRun;
 use crate::streams::IntervalEnd;
 use crate::wire::error;
-use crate::wire::{Direction, Parameters, ServerOutput};
+use crate::wire::{Cookie, Direction, ServerOutput};
 
 /// The result of a client's run.
 #[derive(Debug)]
@@ -120,8 +120,8 @@ impl<'a> Printer<'a> {
         self.print(&(line.compact() + "\n"));
     }
 
-    /// Prints the end of a client's test.
-    fn print_end(&mut self, finished: &client::FinishedClient, requested: &Parameters) {
+    /// Prints the end of a client's test. `requested` is a test without streams.
+    fn print_end(&mut self, finished: &client::FinishedClient, requested: &TestRun) {
         let (run, fault) = (finished.run.as_ref(), finished.fault.as_ref());
         let errors = &finished.errors;
         let has_summary = fault.is_none_or(|fault| {
@@ -138,14 +138,17 @@ impl<'a> Printer<'a> {
                 json::end(empty.as_ref().unwrap_or(run))
             }
             _ if has_summary => {
-                json::end_without_streams(requested.direction != Direction::Reverse)
+                json::end_without_streams(requested.parameters.direction != Direction::Reverse)
             }
             _ => Object::new().into(),
         };
         let run = empty.as_ref().filter(|_| finished.interrupted).or(run);
         match self.form {
             OutputForm::Text => {
-                let Some(run) = run.filter(|run| has_summary && has_data(run)) else {
+                // As stock, a summary without streams follows a signal before the data.
+                let is_empty = finished.interrupted && run.is_none_or(|run| !has_data(run));
+                let run = if is_empty { Some(requested) } else { run };
+                let Some(run) = run.filter(|run| has_summary && (is_empty || has_data(run))) else {
                     return;
                 };
                 self.print_lines(&text::summary_lines(run, self.style));
@@ -355,7 +358,9 @@ pub fn run(
 ) -> ClientResult {
     let mut printer = Printer::new(common, OutputTarget::Writer(out), false);
     let finished = client::run(common, client, stop, &mut printer);
-    printer.print_end(&finished, &client.parameters);
+    let server = (client.host.clone(), common.port);
+    let requested = TestRun::new(common, &client.parameters, Cookie::random(), server);
+    printer.print_end(&finished, &requested);
     let client::FinishedClient {
         run,
         fault,

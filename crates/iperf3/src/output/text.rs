@@ -270,10 +270,9 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
     if style.verbose {
         text.push_str("Test Complete. Summary Results:\n");
     }
-    let has_retransmits = run
-        .streams
-        .iter()
-        .any(|stream| figures::sender_figures(run, stream).retransmits.is_some());
+    let has_retransmits = (run.streams.iter())
+        .any(|stream| figures::sender_figures(run, stream).retransmits.is_some())
+        || run.streams.is_empty() && run.parameters.direction != Direction::Reverse;
     let columns = match (run.is_udp(), has_retransmits) {
         (true, _) => RECEIVER_COLUMNS,
         (false, true) => "         Retr",

@@ -1,6 +1,8 @@
 //! Tests that do not end regularly, compared with several versions of stock iperf3: signals, lost
 //! ends and refused tests, in text and JSON.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -8,6 +10,9 @@ use testkit::{Release, Server, StockPeer, TestCase, TestProcess};
 
 use super::compare::{Program, compare_despite_delays, compare_outputs};
 use super::{STOCK_VERSIONS, TIMEOUT};
+
+/// The state in which a server waits for the parameters of a test.
+const PARAM_EXCHANGE: u8 = 9;
 
 /// What ends a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +27,11 @@ enum End {
     Refused,
     /// Nothing listens.
     NoServer,
+    /// A signal to the client of a server that sends these states, and then nothing.
+    Setup(&'static [u8]),
 }
 
-const ENDS: [(&str, End); 10] = [
+const ENDS: [(&str, End); 12] = [
     ("client_int", End::Client(Signal::INT)),
     ("client_term", End::Client(Signal::TERM)),
     ("client_hup", End::Client(Signal::HUP)),
@@ -35,6 +42,8 @@ const ENDS: [(&str, End); 10] = [
     ("idle_hup", End::IdleServer(Signal::HUP)),
     ("refused", End::Refused),
     ("no_server", End::NoServer),
+    ("setup", End::Setup(&[])),
+    ("parameters", End::Setup(&[PARAM_EXCHANGE])),
 ];
 
 pub(super) fn test_cases() -> Vec<TestCase> {
@@ -98,6 +107,18 @@ fn run_pair(
     };
     if end == End::NoServer {
         let client = start_client(testkit::free_port());
+        return vec![("client", client.finish(TIMEOUT))];
+    }
+    if let End::Setup(states) = end {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a listener");
+        let client = start_client(listener.local_addr().expect("its address").port());
+        let (mut connection, _) = listener.accept().expect("a client");
+        connection.read_exact(&mut [0; 37]).expect("the cookie");
+        connection.write_all(states).expect("the states");
+        if !states.is_empty() {
+            connection.read_exact(&mut [0; 4]).expect("the parameters");
+        }
+        client.signal(Signal::TERM);
         return vec![("client", client.finish(TIMEOUT))];
     }
     let limit = if end == End::Refused {
