@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The longest wait, and the minimum time between two samples of round-trip times.
-const MAX_TICK: Duration = Duration::from_millis(8);
+pub(crate) const MAX_TICK: Duration = Duration::from_millis(8);
 
 /// The longest wait while received bytes can end the transfer.
 const SHORT_TICK: Duration = Duration::from_millis(1);
@@ -142,6 +142,10 @@ impl<'a> Coordinator<'a> {
             {
                 Ok(true) => {
                     let moved = (self.moved_bytes(), self.started.elapsed());
+                    // The end of a test may be the end of the time over which a server averages.
+                    if handler.on_tick(moved.1, moved.0) != NextStep::Continue {
+                        return TransferEnd::Regular;
+                    }
                     match handler.on_control() {
                         NextStep::Continue => {}
                         NextStep::End => return TransferEnd::Regular,
@@ -237,20 +241,22 @@ impl<'a> Coordinator<'a> {
     }
 
     fn end_interval(&mut self, now: Duration, handler: &mut dyn TransferHandler) {
-        self.record_samples(now);
+        let counted = self.record_samples(now);
+        let ends_omitted_time = self.omit_end_index.is_none() && now >= self.shared.transfer.omit;
+        if ends_omitted_time {
+            self.omitted = counted;
+            self.begin_limit();
+        }
         self.last_interval_end = now;
         if self.shared.transfer.interval.is_some() {
             handler.on_interval(self.interval_end());
         }
         self.halve_samples();
-        if self.omit_end_index.is_none() && now >= self.shared.transfer.omit {
+        if ends_omitted_time {
             self.omit_end_index = Some(self.sample_count() - 1);
             // Intervals restart at the exact end of the omitted time.
             self.last_interval_end = self.shared.transfer.omit;
             self.group.restart_cpu();
-            let counted = self.streams.iter().map(|stream| stream.counters.counts());
-            self.omitted = counted.collect();
-            self.begin_limit();
             for round_trips in &mut self.round_trips {
                 *round_trips = Histogram::default();
             }
@@ -348,10 +354,15 @@ impl<'a> Coordinator<'a> {
         self.sample_share.is_some()
     }
 
-    fn record_samples(&mut self, at: Duration) {
-        for (stream, series) in self.streams.iter().zip(&mut self.series) {
-            series.samples.push(stream_sample(stream, at));
-        }
+    /// Samples each stream; returns the counts of these samples.
+    fn record_samples(&mut self, at: Duration) -> Vec<Counts> {
+        let mut record = |(stream, series): (&Stream, &mut Series)| {
+            let counts = stream.counters.counts();
+            series.samples.push(stream_sample(stream, &counts, at));
+            counts
+        };
+        let streams = self.streams.iter().zip(&mut self.series);
+        streams.map(&mut record).collect()
     }
 
     /// Samples the round-trip times of the sending streams.
@@ -379,8 +390,7 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-fn stream_sample(stream: &Stream, at: Duration) -> Sample {
-    let counts = stream.counters.counts();
+fn stream_sample(stream: &Stream, counts: &Counts, at: Duration) -> Sample {
     let is_tcp_sender = stream.sends && stream.plan.transport.has_tcp_options();
     let acknowledged = acknowledged_bytes(stream.data.socket.as_fd()).filter(|_| is_tcp_sender);
     Sample {
