@@ -20,6 +20,7 @@ use crate::options::CommonSettings;
 use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 use coordinator::Coordinator;
+pub(crate) use coordinator::MAX_TICK;
 pub(crate) use stream::{Stream, bind_cpu, log_socket_settings, open_file};
 use worker::run_stream;
 
