@@ -31,7 +31,7 @@ pub(super) fn test_cases() -> Vec<TestCase> {
 }
 
 /// Duration of tests that the server ends, in seconds.
-const LONG_TEST_SECONDS: u32 = 20;
+const LONG_TEST_SECONDS: u32 = 60;
 
 /// Starts ten clients, and stops the server while all their tests are running. Returns the clients'
 /// results and the log.
