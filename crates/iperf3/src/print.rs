@@ -147,6 +147,9 @@ impl<'a> Printer<'a> {
             OutputForm::Text => {
                 // As stock, a summary without streams follows a signal before the data.
                 let is_empty = finished.interrupted && run.is_none_or(|run| !has_data(run));
+                if is_empty {
+                    self.title = requested.parameters.title.clone().unwrap_or_default();
+                }
                 let run = if is_empty { Some(requested) } else { run };
                 let Some(run) = run.filter(|run| has_summary && (is_empty || has_data(run))) else {
                     return;
