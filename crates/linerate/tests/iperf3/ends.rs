@@ -118,6 +118,8 @@ fn run_pair(
         if !states.is_empty() {
             connection.read_exact(&mut [0; 4]).expect("the parameters");
         }
+        // A document shows nothing of what stock does between two messages.
+        std::thread::sleep(Duration::from_secs(1));
         client.signal(Signal::TERM);
         return vec![("client", client.finish(TIMEOUT))];
     }
