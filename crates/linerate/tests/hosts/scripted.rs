@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -169,8 +170,10 @@ impl Slave {
         Self { listener }
     }
 
-    /// Accepts the control connection of a master.
+    /// Accepts the control connection of a master. Panics if none connects in time.
     pub(crate) fn accept(&self) -> TcpStream {
+        let is_ready = sys::call::wait_readable(self.listener.as_fd(), TIMEOUT);
+        assert!(matches!(is_ready, Ok(true)), "no master connects");
         let (control, _) = self.listener.accept().expect("a master connects");
         control
             .set_read_timeout(Some(TIMEOUT))
