@@ -356,13 +356,13 @@ impl<'a> Coordinator<'a> {
 
     /// Samples each stream; returns the counts of these samples.
     fn record_samples(&mut self, at: Duration) -> Vec<Counts> {
-        let mut record = |(stream, series): (&Stream, &mut Series)| {
+        let streams = self.streams.iter().zip(&mut self.series);
+        let counts = streams.map(|(stream, series)| {
             let counts = stream.counters.counts();
             series.samples.push(stream_sample(stream, &counts, at));
             counts
-        };
-        let streams = self.streams.iter().zip(&mut self.series);
-        streams.map(&mut record).collect()
+        });
+        counts.collect()
     }
 
     /// Samples the round-trip times of the sending streams.
