@@ -128,7 +128,7 @@ impl TestProcess {
 
     /// Waits for the end of the process. On a timeout, kills it and returns an error as [`run`]
     /// does.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<ProcessOutput> {
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<ProcessOutput> {
         let timeout = timeout * BUSY_MACHINE_FACTOR;
         let mut status = None;
         poll_until(timeout, POLL_INTERVAL, || {

@@ -1,7 +1,7 @@
 //! Tests of iperf 2 that do not end regularly, compared with several versions of stock iperf: signals,
 //! killed programs, and a reset connection.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
@@ -84,14 +84,16 @@ fn start_server(program: Program, options: &str) -> (TestProcess, u16) {
 }
 
 /// Runs a test, ends it after about a second, and returns the output of each end that was not killed.
+///
+/// Fails if an end keeps running.
 fn run(
     program: Program,
     (server_options, client_options): (&str, &str),
     (end, signal): (End, Signal),
-) -> [Option<ProcessOutput>; 2] {
-    let (server, port) = start_server(program, server_options);
+) -> io::Result<[Option<ProcessOutput>; 2]> {
+    let (mut server, port) = start_server(program, server_options);
     let line = format!("-c 127.0.0.1 -p {port} -t 20 {client_options}");
-    let client = TestProcess::start(&mut command(program, &line));
+    let mut client = TestProcess::start(&mut command(program, &line));
     assert!(wait_until(TIMEOUT, || server
         .stdout()
         .contains("connected with")));
@@ -101,17 +103,17 @@ fn run(
         End::Server => server.signal(signal),
     }
     let is_killed = |role| signal == Signal::KILL && end == role;
-    let client = client.finish(TIMEOUT);
+    let client = client.wait(TIMEOUT)?;
     if end == End::Client {
         let has_reported = || server.stdout().contains("/sec");
         wait_until(TIMEOUT, has_reported);
         server.signal(Signal::INT);
     }
-    let server = server.finish(TIMEOUT);
-    [
+    let server = server.wait(TIMEOUT)?;
+    Ok([
         Some(client).filter(|_| !is_killed(End::Client)),
         Some(server).filter(|_| !is_killed(End::Server)),
-    ]
+    ])
 }
 
 /// Compares the standard outputs, and the exit codes of interrupted clients. An end that loses its
@@ -122,8 +124,11 @@ fn prints_stock_lines_after(
     end: (End, Signal),
 ) -> Result<(), String> {
     let attempt = || {
-        let expected = run(Program::Stock(stock), options, end);
-        let printed = run(Program::Ours(stock.version), options, end);
+        // A bounceback client of stock 2.2.1 sometimes keeps running after its server is killed.
+        let expected =
+            run(Program::Stock(stock), options, end).map_err(|error| error.to_string())?;
+        let printed = run(Program::Ours(stock.version), options, end)
+            .unwrap_or_else(|error| panic!("{error}"));
         for (role, ours, stock) in [
             ("client", &printed[0], &expected[0]),
             ("server", &printed[1], &expected[1]),
