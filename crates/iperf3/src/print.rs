@@ -154,23 +154,21 @@ impl<'a> Printer<'a> {
                 let Some(run) = run.filter(|run| has_summary && (is_empty || has_data(run))) else {
                     return;
                 };
-                self.print_lines(&text::summary_lines(run, self.style));
-                if let Some(ServerOutput::Text(output)) = run
-                    .results
-                    .as_ref()
-                    .and_then(|results| results.output.as_ref())
-                {
-                    self.print_lines("\n");
-                    self.print(&text::server_output(output));
+                let [first_direction, rest] = text::summary_lines(run, self.style);
+                self.print_lines(&first_direction);
+                let results = run.results.as_ref();
+                match results.and_then(|results| results.output.as_ref()) {
+                    Some(ServerOutput::Text(output)) => {
+                        self.print_lines("\n");
+                        self.print(&text::server_output(output));
+                    }
+                    Some(ServerOutput::Document(json)) => {
+                        self.print_lines("\n");
+                        self.print(&format!("Server JSON output:\n{}\n", json.indented()));
+                    }
+                    None => {}
                 }
-                if let Some(ServerOutput::Document(json)) = run
-                    .results
-                    .as_ref()
-                    .and_then(|results| results.output.as_ref())
-                {
-                    self.print_lines("\n");
-                    self.print(&format!("Server JSON output:\n{}\n", json.indented()));
-                }
+                self.print_lines(&rest);
                 if fault.is_none() {
                     self.print_lines("\niperf Done.\n");
                 }
@@ -213,7 +211,7 @@ impl<'a> Printer<'a> {
     /// Prints the lines after the data, once.
     fn print_summary(&mut self, run: &TestRun) {
         if has_data(run) && !std::mem::replace(&mut self.has_printed_summary, true) {
-            self.print_lines(&text::summary_lines(run, self.style));
+            self.print_lines(&text::summary_lines(run, self.style).concat());
         }
     }
 

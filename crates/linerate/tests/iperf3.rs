@@ -3,7 +3,9 @@
 pub(crate) mod compare;
 mod ends;
 mod matrix;
+mod pairs;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = matrix::test_cases();
     test_cases.extend(ends::test_cases());
+    test_cases.extend(pairs::test_cases());
     test_cases.extend(STOCK_VERSIONS.map(|stock| {
         let version = stock.version.replace('.', "_");
         let name = format!("accepts_only_valid_logins::{version}");
@@ -29,7 +32,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             Ok(())
         })
     }));
-    test_cases.push(STOCK_VERSIONS[2].test_case("usage_is_that_of_stock", usage_is_that_of_stock));
+    test_cases.push(NEWEST.test_case("usage_is_that_of_stock", usage_is_that_of_stock));
     test_cases.extend(testkit::test_cases![
         refuses_second_test_at_limit_of_one,
         reports_error_in_line_or_document,
@@ -60,6 +63,11 @@ pub(crate) const STOCK_VERSIONS: [StockPeer; 3] = [
     stock_version(Release::Debian13, "3.18"),
     stock_version(Release::Unstable, "3.22"),
 ];
+
+const NEWEST: StockPeer = STOCK_VERSIONS[2];
+
+/// The password of the user that [`login_options`] creates.
+const PASSWORD: &str = "rossi";
 
 const fn stock_version(release: Release, version: &'static str) -> StockPeer {
     StockPeer {
@@ -396,33 +404,41 @@ fn serves_beside_silent_and_invalid_clients() {
     server.terminate();
 }
 
-/// linerate logs in to linerate and stock servers, and accepts logins of both. Stock has the older
-/// padding.
-fn accepts_only_valid_logins(stock: StockPeer) {
+/// Creates a file of a user in the directory. Returns the options of a server and of a client for
+/// logins of that user.
+fn login_options(directory: &Path) -> [String; 2] {
     use sha2::{Digest, Sha256};
 
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../iperf3/src/login");
-    let directory = tempfile::tempdir().unwrap();
-    let users = directory.path().join("users");
-    let digest = Sha256::digest("{mario}rossi");
+    let users = directory.join("users");
+    let digest = Sha256::digest(format!("{{mario}}{PASSWORD}"));
     std::fs::write(&users, format!("mario,{digest:x}\n")).unwrap();
+    let users = users.display();
+    [
+        format!("--rsa-private-key-path {keys}/private.pem --authorized-users-path {users}"),
+        format!("--username mario --rsa-public-key-path {keys}/public.pem"),
+    ]
+}
+
+/// linerate logs in to linerate and stock servers, and accepts logins of both. Stock has the older
+/// padding.
+fn accepts_only_valid_logins(stock: StockPeer) {
+    let directory = tempfile::tempdir().unwrap();
+    let [server_login, client_login] = login_options(directory.path());
     let ours = |line: &str| ours(&format!("--stock-version {} {line}", stock.version));
     let stock = |line: &str| stock.with_args(line);
     let (ours, stock): (VersionBuilder<'_>, VersionBuilder<'_>) = (&ours, &stock);
     let pairs = [(stock, stock), (ours, stock), (stock, ours), (ours, ours)];
     let mut expected_errors = None;
     for (pair, (server, client)) in pairs.into_iter().enumerate() {
-        let users = users.display();
-        let server_process = Server::try_start_with(|port| {
-            let login = format!(
-                "--rsa-private-key-path {keys}/private.pem --authorized-users-path {users}"
-            );
-            server(&format!("-s -p {port} {login}"))
-        });
+        let server_process =
+            Server::try_start_with(|port| server(&format!("-s -p {port} {server_login}")));
         let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
-        let login = format!("--username mario --rsa-public-key-path {keys}/public.pem");
-        let line = format!("-c 127.0.0.1 -p {} -n 100K {login}", server_process.port);
-        for (password, code) in [("rossi", 0), ("verdi", 1)] {
+        let line = format!(
+            "-c 127.0.0.1 -p {} -n 100K {client_login}",
+            server_process.port
+        );
+        for (password, code) in [(PASSWORD, 0), ("verdi", 1)] {
             let mut client = client(&line);
             client.env("IPERF3_PASSWORD", password);
             let output = testkit::run(client, TIMEOUT).unwrap();

@@ -219,6 +219,12 @@ pub fn short_path_dir() -> TempDir {
     directories.next().expect("/tmp is writable")
 }
 
+/// Returns each pair of two items, in the order of the items.
+pub fn pairs<T>(items: &[T]) -> impl Iterator<Item = [&T; 2]> {
+    let one_with_later = |(at, one)| items[at + 1..].iter().map(move |later| [one, later]);
+    items.iter().enumerate().flat_map(one_with_later)
+}
+
 /// Returns whether a program is in the PATH or in /usr/sbin.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

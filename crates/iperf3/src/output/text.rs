@@ -264,8 +264,9 @@ fn loss_text(figures: &Figures) -> String {
     )
 }
 
-/// Returns the lines after the end of the data.
-pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
+/// Returns the lines after the end of the data: up to those of the first direction, and the others.
+/// A client prints the server's output between them.
+pub(crate) fn summary_lines(run: &TestRun, style: Style) -> [String; 2] {
     let mut text = SEPARATOR.to_owned();
     if style.verbose {
         text.push_str("Test Complete. Summary Results:\n");
@@ -279,55 +280,65 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
         _ => "",
     };
     text.push_str(&column_header(run, columns));
-    for sends in stream_directions(run) {
-        let streams: Vec<_> = run
-            .streams
-            .iter()
-            .filter(|stream| stream.sends == sends)
-            .collect();
-        for stream in &streams {
-            let id = format!("{:3}", stream.label);
-            for is_sender in [true, false] {
-                if has_figures(run, stream, is_sender) {
-                    let figures = end_figures(run, stream, is_sender);
-                    push_summary_line(&mut text, run, &id, sends, is_sender, &figures, style);
-                } else if style.verbose {
-                    push_not_available(&mut text, &id, is_sender);
-                }
-                if let Some(file) = DiskFile::from_run(run, stream).filter(|_| is_sender) {
-                    text.push_str(&disk_file_line(&file, stream.sends));
-                }
-            }
-        }
-        if run.parameters.parallel > 1 {
-            for is_sender in [true, false] {
-                if streams
-                    .iter()
-                    .all(|stream| has_figures(run, stream, is_sender))
-                {
-                    let stream_figures: Vec<_> = streams
-                        .iter()
-                        .map(|stream| end_figures(run, stream, is_sender))
-                        .collect();
-                    let sum = Figures::sum(&stream_figures);
-                    push_summary_line(&mut text, run, "SUM", sends, is_sender, &sum, style);
-                } else if style.verbose && !run.is_udp() {
-                    push_not_available(&mut text, "SUM", is_sender);
-                }
-            }
-        }
-        if style.verbose {
-            text.push_str(&verbose_lines(run, sends));
-        }
+    let mut directions = stream_directions(run).into_iter();
+    if let Some(sends) = directions.next() {
+        push_direction(&mut text, run, sends, style);
+    }
+    let mut rest = String::new();
+    for sends in directions {
+        push_direction(&mut rest, run, sends, style);
     }
     if run.overlapping_tests > 0 {
         let _ = writeln!(
-            text,
+            rest,
             "{} other tests ran on this server during this test",
             run.overlapping_tests
         );
     }
-    text
+    [text, rest]
+}
+
+/// Adds the summary of the streams of a direction.
+fn push_direction(text: &mut String, run: &TestRun, sends: bool, style: Style) {
+    let streams: Vec<_> = run
+        .streams
+        .iter()
+        .filter(|stream| stream.sends == sends)
+        .collect();
+    for stream in &streams {
+        let id = format!("{:3}", stream.label);
+        for is_sender in [true, false] {
+            if has_figures(run, stream, is_sender) {
+                let figures = end_figures(run, stream, is_sender);
+                push_summary_line(text, run, &id, sends, is_sender, &figures, style);
+            } else if style.verbose {
+                push_not_available(text, &id, is_sender);
+            }
+            if let Some(file) = DiskFile::from_run(run, stream).filter(|_| is_sender) {
+                text.push_str(&disk_file_line(&file, stream.sends));
+            }
+        }
+    }
+    if run.parameters.parallel > 1 {
+        for is_sender in [true, false] {
+            if streams
+                .iter()
+                .all(|stream| has_figures(run, stream, is_sender))
+            {
+                let stream_figures: Vec<_> = streams
+                    .iter()
+                    .map(|stream| end_figures(run, stream, is_sender))
+                    .collect();
+                let sum = Figures::sum(&stream_figures);
+                push_summary_line(text, run, "SUM", sends, is_sender, &sum, style);
+            } else if style.verbose && !run.is_udp() {
+                push_not_available(text, "SUM", is_sender);
+            }
+        }
+    }
+    if style.verbose {
+        text.push_str(&verbose_lines(run, sends));
+    }
 }
 
 fn disk_file_line(file: &DiskFile, sends: bool) -> String {

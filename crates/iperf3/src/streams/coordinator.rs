@@ -288,7 +288,8 @@ impl<'a> Coordinator<'a> {
         self.series.first().map_or(0, |series| series.samples.len())
     }
 
-    /// Ends the last interval. Drops it if it is short and has no data.
+    /// Ends the last interval: the whole test, if no interval was requested. Drops it if it is short
+    /// and has no data.
     pub(super) fn end_last_interval(&mut self, handler: &mut dyn TransferHandler) {
         let Some(data_end) = self.data_end else {
             return;
@@ -310,9 +311,7 @@ impl<'a> Coordinator<'a> {
             }
             return;
         }
-        if interval.is_some() {
-            handler.on_interval(self.interval_end());
-        }
+        handler.on_interval(self.interval_end());
     }
 
     /// Drops every second sample if there are too many.

@@ -4,7 +4,7 @@
 use testkit::{Server, StockPeer, TestCase};
 
 use super::compare::{PairOutput, Program, compare_pairs};
-use super::{STOCK_VERSIONS, TIMEOUT};
+use super::{PASSWORD, STOCK_VERSIONS, TIMEOUT};
 
 /// Names and options of clients. The rates are low, so that a busy machine keeps them.
 const CLIENTS: [(&str, &str); 14] = [
@@ -34,7 +34,11 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             for stock in STOCK_VERSIONS {
                 let version = stock.version.replace('.', "_");
                 let name = format!("matrix::{name}::{format_name}::{version}");
-                let compare = move |stock| compare_with_stock(stock, options, format);
+                let compare = move |stock| {
+                    let server = format!("-i 0.5 {format}");
+                    let client = format!("{options} {format}");
+                    compare_with_stock(stock, (&server, &client), format)
+                };
                 test_cases.push(stock.test_case(name, compare).allow_many_at_once());
             }
         }
@@ -61,18 +65,16 @@ fn mixed_pairs() -> impl Iterator<Item = (StockPeer, StockPeer)> {
     pairs.filter(|(client, server)| client != server)
 }
 
-fn run_pair(server: Program, client: Program, options: &str, format: &str) -> PairOutput {
-    let server_process =
-        Server::try_start_with(|port| server.command(&format!("-s -1 -i 0.5 -p {port} {format}")));
-    let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
-    let host = if options.starts_with("-6") {
-        "::1"
-    } else {
-        "127.0.0.1"
-    };
-    let line = format!("-c {host} -p {} {options} {format}", server_process.port);
-    let client =
-        testkit::run(client.command(&line), TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
+/// Runs a test between two programs. `options` are those of the server and of the client.
+pub(super) fn run_pair(server: Program, client: Program, options: (&str, &str)) -> PairOutput {
+    let serve = |port| server.command(&format!("-s -1 -p {port} {}", options.0));
+    let server_process = Server::try_start_with(serve).unwrap_or_else(|error| panic!("{error}"));
+    let is_ipv6 = options.1.split(' ').any(|option| option == "-6");
+    let host = if is_ipv6 { "::1" } else { "127.0.0.1" };
+    let line = format!("-c {host} -p {} {}", server_process.port, options.1);
+    let mut client = client.command(&line);
+    client.env("IPERF3_PASSWORD", PASSWORD);
+    let client = testkit::run(client, TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
     PairOutput {
         client,
         server: server_process.wait(TIMEOUT),
@@ -80,15 +82,19 @@ fn run_pair(server: Program, client: Program, options: &str, format: &str) -> Pa
 }
 
 /// Compares the output of pairs with linerate in one or both roles with that of a stock pair.
-fn compare_with_stock(stock: StockPeer, options: &str, format: &str) -> Result<(), String> {
+pub(super) fn compare_with_stock(
+    stock: StockPeer,
+    options: (&str, &str),
+    format: &str,
+) -> Result<(), String> {
     let (stock, ours) = (Program::Stock(stock), Program::Ours(stock.version));
-    let control = run_pair(stock, stock, options, format);
+    let control = run_pair(stock, stock, options);
     for (name, server, client) in [
         ("our server", ours, stock),
         ("our client", stock, ours),
         ("both ours", ours, ours),
     ] {
-        let pair = run_pair(server, client, options, format);
+        let pair = run_pair(server, client, options);
         compare_pairs(name, &pair, &control, format)?;
     }
     Ok(())
@@ -99,10 +105,14 @@ fn compare_mixed_pair(client: StockPeer, server: StockPeer, options: &str) -> Re
     let (our_client, our_server) = (Program::Ours(client.version), Program::Ours(server.version));
     let (client, server) = (Program::Stock(client), Program::Stock(server));
     for format in ["-V", "-J"] {
-        let control = run_pair(server, client, options, format);
-        let pair = run_pair(our_server, client, options, format);
+        let options = (
+            &*format!("-i 0.5 {format}"),
+            &*format!("{options} {format}"),
+        );
+        let control = run_pair(server, client, options);
+        let pair = run_pair(our_server, client, options);
         compare_pairs("our server", &pair, &control, format)?;
-        let pair = run_pair(server, our_client, options, format);
+        let pair = run_pair(server, our_client, options);
         compare_pairs("our client", &pair, &control, format)?;
     }
     Ok(())
