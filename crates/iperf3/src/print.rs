@@ -15,7 +15,7 @@ use crate::output::text::{self, Style};
 use crate::result::TestRun;
 use crate::streams::IntervalEnd;
 use crate::wire::error;
-use crate::wire::{Cookie, Direction, ServerOutput};
+use crate::wire::{Cookie, ServerOutput};
 
 /// The result of a client's run.
 #[derive(Debug)]
@@ -133,14 +133,11 @@ impl<'a> Printer<'a> {
         let lacks_data = |run: &&TestRun| !run.streams.is_empty() && !has_data(run);
         let empty = run.filter(lacks_data).filter(|_| has_summary);
         let empty = empty.map(TestRun::with_empty_interval);
-        let end = match run {
-            Some(run) if has_summary && !run.streams.is_empty() => {
-                json::end(empty.as_ref().unwrap_or(run))
-            }
-            _ if has_summary => {
-                json::end_without_streams(requested.parameters.direction != Direction::Reverse)
-            }
-            _ => Object::new().into(),
+        let with_streams = run.filter(|run| !run.streams.is_empty());
+        let end = if has_summary {
+            json::end(empty.as_ref().or(with_streams).unwrap_or(requested))
+        } else {
+            Object::new().into()
         };
         let run = empty.as_ref().filter(|_| finished.interrupted).or(run);
         match self.form {
@@ -191,6 +188,7 @@ impl<'a> Printer<'a> {
         // Without all data, only the user's end of a test has figures.
         let end = || match end {
             _ if run.error.is_some() && !run.is_interrupted => Object::new().into(),
+            None if !has_data(run) => Object::new().into(),
             Some(end) => end,
             None => json::end(run),
         };

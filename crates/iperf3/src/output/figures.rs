@@ -193,6 +193,36 @@ pub(super) fn receiver_figures(run: &TestRun, stream: &StreamRun) -> Figures {
     }
 }
 
+/// Returns the figures of the sender or of the receiver of a stream.
+pub(super) fn end_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
+    if is_sender {
+        sender_figures(run, stream)
+    } else {
+        receiver_figures(run, stream)
+    }
+}
+
+/// Returns the sum of the senders or of the receivers of a direction.
+pub(super) fn end_sum(
+    run: &TestRun,
+    streams: &[&StreamRun],
+    sends: bool,
+    is_sender: bool,
+) -> Figures {
+    if streams.is_empty() {
+        // The test ended before its streams were open.
+        let retransmits = Some(0).filter(|_| sends && is_sender && !run.is_udp());
+        return Figures {
+            retransmits,
+            ..Figures::default()
+        };
+    }
+    let figures = streams
+        .iter()
+        .map(|stream| end_figures(run, stream, is_sender));
+    Figures::sum(&figures.collect::<Vec<_>>())
+}
+
 /// The transferred part of a file.
 #[derive(Clone, Debug)]
 pub(super) struct DiskFile {

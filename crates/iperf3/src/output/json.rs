@@ -56,25 +56,6 @@ fn start_without_test(version: Version, rate: u64) -> Json {
     start.into()
 }
 
-/// Returns the object `end` of a client's test that a signal ended before its streams were open.
-pub(crate) fn end_without_streams(sends: bool) -> Json {
-    let sum = || span(&Figures::default());
-    let mut sent = sum();
-    if sends {
-        sent.extend(object! { "retransmits": 0 });
-    }
-    sent.extend(object! { "sender": sends });
-    let mut received = sum();
-    received.extend(object! { "sender": sends });
-    let end = object! {
-        "streams": Vec::<Json>::new(),
-        "sum_sent": sent,
-        "sum_received": received,
-        "cpu_utilization_percent": cpu_percents([0.0; 3], [0.0; 3]),
-    };
-    end.into()
-}
-
 /// Returns the members with the texts of the client and the server.
 fn texts(run: &TestRun) -> Object {
     let mut members = Object::new();
@@ -338,26 +319,21 @@ fn losses(figures: &Figures) -> Object {
 
 /// Returns the object `end`.
 pub(crate) fn end(run: &TestRun) -> Json {
-    if run.streams.iter().all(|stream| stream.samples().len() < 2) {
-        return Object::new().into();
-    }
     let streams = run.streams.iter().map(|stream| stream_end(run, stream));
     let mut json = object! { "streams": streams.collect::<Vec<_>>() };
-    let is_both = run.parameters.direction == Direction::Both;
-    for (suffix, from_client) in [("", true), ("_bidir_reverse", false)] {
-        let sends = from_client != run.is_server;
-        let is_selected = |stream: &&StreamRun| !is_both || stream.sends == sends;
-        let streams: Vec<_> = run.streams.iter().filter(is_selected).collect();
-        if let Some(first) = streams.first().filter(|_| is_both || from_client) {
-            json.extend(sums(run, &streams, suffix, first.sends));
-        }
+    let directions = super::directions(run);
+    for &sends in directions {
+        let streams = run.streams.iter().filter(|stream| stream.sends == sends);
+        let is_of_client = sends != run.is_server || directions.len() == 1;
+        let suffix = if is_of_client { "" } else { "_bidir_reverse" };
+        json.extend(sums(run, &streams.collect::<Vec<_>>(), suffix, sends));
     }
     let zeros = [0.0; 3];
     let remote = run.results.as_ref().map_or(zeros, |results| results.cpu);
     let cpu = cpu_percents(run.cpu, remote);
     json.push(("cpu_utilization_percent".into(), cpu.into()));
-    let sends = run.streams.iter().any(|stream| stream.sends);
-    for ((_, name), key) in congestion_names(run, sends)
+    let last_sends = directions.last().copied().unwrap_or_default();
+    for ((_, name), key) in congestion_names(run, last_sends)
         .into_iter()
         .zip(["sender_tcp_congestion", "receiver_tcp_congestion"])
     {
@@ -386,17 +362,8 @@ fn cpu_percents([total, user, system]: [f64; 3], remote: [f64; 3]) -> Object {
 
 /// Returns the sums of one direction. As with stock, values that a server lacks are 0.
 fn sums(run: &TestRun, streams: &[&StreamRun], suffix: &str, sends: bool) -> Object {
-    let sum_of = |is_sender: bool| {
-        let figures = |stream: &&StreamRun| {
-            if is_sender {
-                figures::sender_figures(run, stream)
-            } else {
-                figures::receiver_figures(run, stream)
-            }
-        };
-        Figures::sum(&streams.iter().map(figures).collect::<Vec<_>>())
-    };
-    let (sent, received) = (sum_of(true), sum_of(false));
+    let [sent, received] =
+        [true, false].map(|is_sender| figures::end_sum(run, streams, sends, is_sender));
     let mut json = Object::new();
     let mut add = |name: &str, mut members: Object, is_sender: bool| {
         members.push(("sender".into(), is_sender.into()));

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use sys::Address;
 
 use crate::result::TestRun;
-use crate::wire::Protocol;
+use crate::wire::{Direction, Protocol};
 
 /// Formats a date as `Fri, 20 Nov 2026 21:28:14 GMT`.
 fn gmt_date(time: SystemTime) -> String {
@@ -31,6 +31,16 @@ pub(crate) fn replace_control_characters(text: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+/// Returns, for each direction in the order of the streams, whether this end sends.
+fn directions(run: &TestRun) -> &'static [bool] {
+    match (run.parameters.direction, run.is_server) {
+        (Direction::Forward, false) | (Direction::Reverse, true) => &[true],
+        (Direction::Forward, true) | (Direction::Reverse, false) => &[false],
+        (Direction::Both, false) => &[true, false],
+        (Direction::Both, true) => &[false, true],
+    }
 }
 
 /// Returns the congestion control algorithms of a direction's sender and receiver, if known.

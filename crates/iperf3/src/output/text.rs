@@ -167,7 +167,7 @@ pub(crate) fn interval_lines(run: &TestRun, end: IntervalEnd<'_>, style: Style) 
     } else {
         ""
     };
-    for sends in stream_directions(run) {
+    for &sends in super::directions(run) {
         let mut stream_figures = Vec::new();
         for (stream, series) in end.streams.iter().zip(end.series) {
             let [.., start, end] = &series.samples[..] else {
@@ -194,13 +194,6 @@ pub(crate) fn interval_lines(run: &TestRun, end: IntervalEnd<'_>, style: Style) 
         }
     }
     text
-}
-
-/// Returns, for each direction in the order of the streams, whether this end sends.
-fn stream_directions(run: &TestRun) -> Vec<bool> {
-    let mut directions: Vec<_> = run.streams.iter().map(|stream| stream.sends).collect();
-    directions.dedup();
-    directions
 }
 
 fn push_interval_line(
@@ -280,13 +273,10 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> [String; 2] {
         _ => "",
     };
     text.push_str(&column_header(run, columns));
-    let mut directions = stream_directions(run).into_iter();
-    if let Some(sends) = directions.next() {
-        push_direction(&mut text, run, sends, style);
-    }
     let mut rest = String::new();
-    for sends in directions {
-        push_direction(&mut rest, run, sends, style);
+    for (index, &sends) in super::directions(run).iter().enumerate() {
+        let text = if index == 0 { &mut text } else { &mut rest };
+        push_direction(text, run, sends, style);
     }
     if run.overlapping_tests > 0 {
         let _ = writeln!(
@@ -309,7 +299,7 @@ fn push_direction(text: &mut String, run: &TestRun, sends: bool, style: Style) {
         let id = format!("{:3}", stream.label);
         for is_sender in [true, false] {
             if has_figures(run, stream, is_sender) {
-                let figures = end_figures(run, stream, is_sender);
+                let figures = figures::end_figures(run, stream, is_sender);
                 push_summary_line(text, run, &id, sends, is_sender, &figures, style);
             } else if style.verbose {
                 push_not_available(text, &id, is_sender);
@@ -325,11 +315,7 @@ fn push_direction(text: &mut String, run: &TestRun, sends: bool, style: Style) {
                 .iter()
                 .all(|stream| has_figures(run, stream, is_sender))
             {
-                let stream_figures: Vec<_> = streams
-                    .iter()
-                    .map(|stream| end_figures(run, stream, is_sender))
-                    .collect();
-                let sum = Figures::sum(&stream_figures);
+                let sum = figures::end_sum(run, &streams, sends, is_sender);
                 push_summary_line(text, run, "SUM", sends, is_sender, &sum, style);
             } else if style.verbose && !run.is_udp() {
                 push_not_available(text, "SUM", is_sender);
@@ -356,14 +342,6 @@ fn disk_file_line(file: &DiskFile, sends: bool) -> String {
 /// A server shows only its own figures. A client shows missing figures as 0.
 fn has_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> bool {
     !run.is_server || stream.sends == is_sender
-}
-
-fn end_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
-    if is_sender {
-        figures::sender_figures(run, stream)
-    } else {
-        figures::receiver_figures(run, stream)
-    }
 }
 
 fn push_summary_line(

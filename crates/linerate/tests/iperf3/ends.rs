@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testkit::{Release, Server, StockPeer, TestCase, TestProcess};
 
 use super::compare::{Program, compare_despite_delays, compare_outputs};
-use super::{STOCK_VERSIONS, TIMEOUT};
+use super::{NEWEST, STOCK_VERSIONS, TIMEOUT};
 
 /// The state in which a server waits for the parameters of a test.
 const PARAM_EXCHANGE: u8 = 9;
@@ -46,6 +46,18 @@ const ENDS: [(&str, End); 12] = [
     ("parameters", End::Setup(&[PARAM_EXCHANGE])),
 ];
 
+/// Names and options of clients, each compared at each end with the newest stock iperf3.
+const FEATURES: [(&str, &str); 8] = [
+    ("udp", "-u"),
+    ("reverse", "-R"),
+    ("bidir", "--bidir"),
+    ("parallel", "-P 2"),
+    ("omitted", "-O 5"),
+    ("after_omitted", "-O 1"),
+    ("no_intervals", "-i 0"),
+    ("server_output", "--get-server-output"),
+];
+
 pub(super) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = Vec::new();
     for (end_name, end) in ENDS {
@@ -60,18 +72,41 @@ pub(super) fn test_cases() -> Vec<TestCase> {
                 }
                 let version = stock.version.replace('.', "_");
                 let name = format!("ends::{end_name}::{format_name}::{version}");
-                let compare =
-                    move |stock| compare_despite_delays(|| compare_ends(stock, end, format));
-                test_cases.push(stock.test_case(name, compare).allow_many_at_once());
+                test_cases.push(test_case(stock, name, end, ("", format)));
+            }
+        }
+        if matches!(end, End::IdleServer(_) | End::NoServer) {
+            continue;
+        }
+        for (feature, options) in FEATURES {
+            // The only interval of a client then is 18 hours long in stock, if its server ends.
+            if feature == "no_intervals" && matches!(end, End::Server(_)) {
+                continue;
+            }
+            for (format_name, format) in [("text", ""), ("json", "-J")] {
+                let name = format!("ends::{end_name}::{feature}::{format_name}");
+                test_cases.push(test_case(NEWEST, name, end, (options, format)));
             }
         }
     }
     test_cases
 }
 
+/// Compares an end of a test with that of stock. `options` are those of the client, and the format.
+fn test_case(
+    stock: StockPeer,
+    name: String,
+    end: End,
+    options: (&'static str, &'static str),
+) -> TestCase {
+    let compare = move |stock| compare_despite_delays(|| compare_ends(stock, end, options));
+    stock.test_case(name, compare).allow_many_at_once()
+}
+
 /// Compares both ends with a stock pair.
-fn compare_ends(stock: StockPeer, end: End, format: &str) -> Result<(), String> {
-    let mut control = run_pair(Program::Stock(stock), end, format);
+fn compare_ends(stock: StockPeer, end: End, options: (&str, &str)) -> Result<(), String> {
+    let (_, format) = options;
+    let mut control = run_pair(Program::Stock(stock), end, options);
     // A stock client notices the lost server on one of two connections.
     for _ in 0..10 {
         let is_lost_stream = |text: &str| text.contains("stream socket");
@@ -79,9 +114,9 @@ fn compare_ends(stock: StockPeer, end: End, format: &str) -> Result<(), String> 
         if !is_lost_stream(&output.stdout) && !is_lost_stream(&output.stderr) {
             break;
         }
-        control = run_pair(Program::Stock(stock), end, format);
+        control = run_pair(Program::Stock(stock), end, options);
     }
-    let outputs = run_pair(Program::Ours(stock.version), end, format);
+    let outputs = run_pair(Program::Ours(stock.version), end, options);
     for ((role, output), (_, control)) in outputs.into_iter().zip(control) {
         compare_outputs(role, &output, &control, format)?;
         let (stderr, expected) = (
@@ -99,10 +134,10 @@ fn compare_ends(stock: StockPeer, end: End, format: &str) -> Result<(), String> 
 fn run_pair(
     program: Program,
     end: End,
-    format: &str,
+    (options, format): (&str, &str),
 ) -> Vec<(&'static str, testkit::ProcessOutput)> {
     let start_client = |port: u16| {
-        let line = format!("-c 127.0.0.1 -p {port} -b 4M -l 1000 -t 60 -i 0.2 {format}");
+        let line = format!("-c 127.0.0.1 -p {port} -b 4M -l 1000 -t 60 -i 0.2 {options} {format}");
         TestProcess::start(&mut program.command(&line))
     };
     if end == End::NoServer {
