@@ -305,8 +305,9 @@ impl FlowFigures {
         self.failed_sends += other.failed_sends;
         self.retransmits += other.retransmits;
         self.expected_datagrams += other.expected_datagrams;
-        if let (Some(sum), Some(other)) = (&mut self.read_sizes, &other.read_sizes) {
-            for (sum, other) in sum.iter_mut().zip(other) {
+        if let Some(other) = &other.read_sizes {
+            let sums = self.read_sizes.get_or_insert_default();
+            for (sum, other) in sums.iter_mut().zip(other) {
                 *sum += other;
             }
         }

@@ -121,8 +121,7 @@ struct FlowSum {
     is_bidirectional: bool,
     /// Whether a flow is no direction of a full-duplex connection.
     has_simplex: bool,
-    /// Receive calls of UDP flows.
-    datagram_receive_calls: u64,
+    receive_calls: u64,
 }
 
 impl FlowSum {
@@ -136,8 +135,8 @@ impl FlowSum {
         let number = measured.id.number;
         self.flows += 1;
         self.has_simplex |= !measured.is_full_duplex;
-        if !figures.sends && figures.is_udp {
-            self.datagram_receive_calls += figures.calls;
+        if !figures.sends {
+            self.receive_calls += figures.calls;
         }
         let (first_start, last_end) = self.times.unwrap_or((started, ended));
         self.times = Some((first_start.min(started), last_end.max(ended)));
@@ -180,9 +179,9 @@ impl FlowSum {
         if self.flows < 2 {
             return;
         }
-        // A bidirectional sum counts received datagrams by their numbers, not by receive calls.
+        // A bidirectional sum has send calls only. It counts received datagrams by their numbers.
         if self.is_bidirectional {
-            figures.calls -= self.datagram_receive_calls;
+            figures.calls -= self.receive_calls;
         }
         (figures.start, figures.end) =
             interval.unwrap_or((Duration::ZERO, ended.saturating_duration_since(started)));
@@ -244,6 +243,12 @@ impl ReportGroup {
             counts: model::Counts::default(),
         };
         let mut state = self.state();
+        if self.interval.is_some() && state.running.is_empty() {
+            // The intervals of a flow after another one begin with it. As in stock, no sum follows.
+            state.started = None;
+            state.ended = FlowSum::default();
+            state.ended_in_interval = FlowSum::default();
+        }
         let group_started = *state.started.get_or_insert(started);
         let is_in_first_interval = self
             .interval

@@ -2,6 +2,7 @@
 
 mod ends;
 mod matrix;
+mod pairs;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -32,9 +33,12 @@ pub(crate) const STOCK_VERSIONS: [StockPeer; 2] = [
     },
 ];
 
+const NEWEST: StockPeer = STOCK_VERSIONS[1];
+
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = matrix::test_cases();
     test_cases.extend(ends::test_cases());
+    test_cases.extend(pairs::test_cases());
     test_cases.extend(testkit::test_cases![
         fails_if_the_connection_is_refused,
         retries_connect_calls,

@@ -89,7 +89,7 @@ fn listening(
     join_line: Option<&str>,
 ) -> String {
     let (output, layout) = (&settings.output, settings.layout());
-    let is_enhanced = output.enhanced && settings.is_server;
+    let is_enhanced = output.enhanced;
     let ports = if first == last {
         format!("port {first}")
     } else {
@@ -190,7 +190,7 @@ fn connecting(
     is_client: bool,
 ) -> String {
     let (output, layout) = (&settings.output, settings.layout());
-    let is_enhanced = output.enhanced && is_client;
+    let is_enhanced = output.enhanced;
     let (host, via) = match host.split_once('%') {
         Some((host, device)) if is_client => (host, format!(" via {device}")),
         _ => (host, String::new()),

@@ -28,6 +28,7 @@ pub(super) fn text(
     let now = SystemTime::now();
     let layout = settings.layout();
     match event {
+        TestEvent::Interval(..) | TestEvent::Final(..) if settings.output.sum_only => String::new(),
         TestEvent::Interval(id, figures) => {
             interval_ends.insert(key(id), now);
             let line = Line::new(Some(id.number), figures, now, false);
@@ -81,9 +82,9 @@ impl<'a> Line<'a> {
     }
 
     fn text(&self, settings: &PrintSettings, mut is_new: impl FnMut(&str) -> bool) -> String {
-        let is_detailed = self.figures.is_detailed && settings.is_server;
-        let is_enhanced =
-            settings.layout().has_enhanced_csv && (settings.output.enhanced || is_detailed);
+        let has_details = self.figures.is_detailed || settings.output.sum_only;
+        let is_enhanced = settings.layout().has_enhanced_csv
+            && (settings.output.enhanced || has_details && settings.is_server);
         if !is_enhanced {
             return self.plain_text(settings);
         }
@@ -126,7 +127,13 @@ impl<'a> Line<'a> {
         let mut add = |name: &'static str, value: &dyn Display| {
             columns.push((name, value.to_string()));
         };
-        add("time", &format_precise_timestamp(settings, self.timestamp));
+        let has_plain_time = settings.output.sum_only && !settings.output.enhanced;
+        let time = if has_plain_time {
+            format_timestamp(settings, self.timestamp)
+        } else {
+            format_precise_timestamp(settings, self.timestamp)
+        };
+        add("time", &time);
         let names = ["srcaddress", "srcport", "dstaddr", "dstport"];
         for (name, value) in names.into_iter().zip(self.endpoints(settings)) {
             add(name, &value);

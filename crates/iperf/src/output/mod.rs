@@ -270,12 +270,12 @@ fn sent_line(settings: &PrintSettings, id: &FlowId, count: u64) -> String {
     format!("{} Sent {count} datagrams\n", name(&id))
 }
 
-/// Formats a flow's identification: `[  1]`, `[ *1]`, `[abcd(1)]`.
+/// Formats a flow's identification: `[  1]`, `[ *1]`, `[abcd(1)]`, `[abcd(*1)]`.
 fn name(id: &FlowId) -> String {
+    let star = if id.is_starred { "*" } else { "" };
     match &id.key {
         None if id.number == 0 => "(null)".to_owned(),
-        Some(key) => format!("[{key}({})]", id.number),
-        None if id.is_starred => format!("[{:>3}]", format!("*{}", id.number)),
-        None => format!("[{:>3}]", id.number),
+        Some(key) => format!("[{key}({star}{})]", id.number),
+        None => format!("[{:>3}]", format!("{star}{}", id.number)),
     }
 }

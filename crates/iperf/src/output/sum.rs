@@ -62,9 +62,11 @@ impl Sum<'_> {
         let settings = self.settings;
         match self.scope {
             SumScope::Connection(_) => self.is_enhanced && !settings.output.sum_only,
+            SumScope::OneConnection if settings.output.sum_only => true,
             SumScope::OneConnection => {
                 let sums_duplex = settings.is_server || settings.layout().sums_both_directions;
-                !self.is_enhanced || sums_duplex || settings.output.sum_only
+                let has_intervals = settings.output.interval.is_some();
+                !has_intervals && (!self.is_enhanced || sums_duplex)
             }
             SumScope::Connections | SumScope::All => true,
         }
@@ -106,8 +108,12 @@ impl Sum<'_> {
         let counted = format!("[SUM-{}]", self.flows);
         let sum_only = settings.output.sum_only;
         match self.scope {
-            SumScope::All if layout.counts_flows && self.is_enhanced && !self.is_bidirectional => {
-                let header = match (figures.is_udp, figures.sends) {
+            SumScope::All
+                if layout.counts_flows
+                    && self.is_enhanced
+                    && !(figures.is_udp && self.is_bidirectional) =>
+            {
+                let header = match (figures.is_udp, self.has_send_columns()) {
                     (false, true) => headers.tcp_sender_sum,
                     (false, false) if figures.has_trip_times => headers.tcp_timed_receiver_sum,
                     (false, false) => headers.tcp_receiver_sum,
@@ -117,8 +123,13 @@ impl Sum<'_> {
                 (counted, header)
             }
             _ if sum_only && self.is_udp_receiver => (counted, headers.udp_receiver_sum),
-            // A TCP client of 2.2.1 does not count its flows.
-            _ if sum_only && layout.counts_flows && !settings.is_udp && !settings.is_server => {
+            // A TCP client of 2.2.1 does not count the flows that it sends.
+            _ if sum_only
+                && layout.counts_flows
+                && !settings.is_udp
+                && !settings.is_server
+                && self.has_send_columns() =>
+            {
                 ("[SUM]".to_owned(), BASIC)
             }
             _ if sum_only => (counted, SUM_ONLY),
@@ -144,6 +155,20 @@ impl Sum<'_> {
         }
     }
 
+    /// Whether the columns are those of a sender. A client of `-d` or `-r` has its send calls.
+    fn has_send_columns(&self) -> bool {
+        if self.is_bidirectional {
+            !self.settings.is_server
+        } else {
+            self.figures.sends
+        }
+    }
+
+    /// Whether the sum has no columns after the rate.
+    fn lacks_columns(&self) -> bool {
+        !self.is_enhanced || self.is_bidirectional && self.scope != SumScope::All
+    }
+
     /// Returns the columns after the rate.
     fn columns(&self) -> String {
         let (figures, layout) = (self.figures, self.settings.layout());
@@ -162,21 +187,22 @@ impl Sum<'_> {
             }
             (true, ..) if self.is_udp_receiver => self.datagram_receive_columns(),
             (true, true, false) => datagram_send_columns(figures, ""),
-            (false, true, false) if figures.sends => {
+            (false, ..) if self.lacks_columns() => String::new(),
+            (false, ..) if self.has_send_columns() => {
                 format!(
                     "  {}/{}{:>10}",
                     figures.calls, figures.failed_sends, figures.retransmits
                 )
             }
-            (false, true, false) if layout.counts_flows && figures.has_trip_times => {
+            (false, ..) if layout.counts_flows && figures.has_trip_times => {
                 let stats = figures.timing.as_ref().map(|(_, stats)| stats.summary_ms());
                 let [mean_ms, ..] = stats.unwrap_or_default();
                 let in_progress = figures.bits_per_second() / 8.0 * mean_ms / 1e3;
                 let in_progress = self.settings.output.format.size(in_progress);
                 format!("  {in_progress}{}", read_columns(figures))
             }
-            (false, true, false) => read_columns(figures),
-            _ => String::new(),
+            (false, ..) => read_columns(figures),
+            (true, false, false) => String::new(),
         }
     }
 

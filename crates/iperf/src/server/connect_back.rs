@@ -11,7 +11,7 @@ use super::flow_id;
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, Observer, TestEvent};
 use crate::flow::send_length;
-use crate::wire::Hello;
+use crate::wire::{Hello, version_name};
 
 /// The connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,6 +57,9 @@ pub(crate) fn connect_back(
     let id = flow_id(flow_numbers.next(), true, Some(hello));
     let mut connection = connection::from_socket(id, &data, address, plan.transport);
     connection.is_reverse = true;
+    connection.started = None;
+    let extension = hello.extension;
+    connection.peer_version = extension.and_then(|extension| version_name(extension.version));
     observer.observe(&TestEvent::Connected(&connection));
     Ok((data, connection))
 }

@@ -507,7 +507,10 @@ fn run(server: Program, client: Program, options: (&str, &str)) -> Result<[Strin
 
 /// Checks that ours prints the lines of stock in each role. Stock's own lines vary, mostly on a busy
 /// machine: with a loss or without a rate. So a difference counts only if it occurs five times.
-fn prints_lines_of_stock(pair: [StockPeer; 2], options: (&str, &str)) -> Result<(), String> {
+pub(super) fn prints_lines_of_stock(
+    pair: [StockPeer; 2],
+    options: (&str, &str),
+) -> Result<(), String> {
     const REPETITIONS: usize = 4;
     let attempt = || {
         let [server, client] = pair.map(Program::Stock);
