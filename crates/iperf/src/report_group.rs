@@ -37,6 +37,8 @@ struct State {
     half_ended: HashMap<u32, FlowSum>,
     /// The start of the first flow; `None` if no flow is running.
     started: Option<Instant>,
+    /// The end of the last reported interval.
+    reported_until: Duration,
     /// The number of [`HeldGroup`]s.
     holders: usize,
     /// Whether a thread reports the intervals.
@@ -246,6 +248,7 @@ impl ReportGroup {
         if self.interval.is_some() && state.running.is_empty() {
             // The intervals of a flow after another one begin with it. As in stock, no sum follows.
             state.started = None;
+            state.reported_until = Duration::ZERO;
             state.ended = FlowSum::default();
             state.ended_in_interval = FlowSum::default();
         }
@@ -356,11 +359,25 @@ impl ReportGroup {
     fn end_if_idle(&self, state: &mut State) {
         if state.running.is_empty() && state.holders == 0 {
             let ended = std::mem::take(&mut state.ended);
-            state.ended_in_interval = FlowSum::default();
+            self.report_last_interval(state);
             state.half_ended = HashMap::new();
             state.started = None;
             ended.report(&*self.observer, None);
             self.all_ended.notify_all();
+        }
+    }
+
+    /// Reports the sum of the flows that have ended since the last interval.
+    fn report_last_interval(&self, state: &mut State) {
+        let start = std::mem::take(&mut state.reported_until);
+        let sum = std::mem::take(&mut state.ended_in_interval);
+        let ends = self.interval.zip(state.started).zip(sum.times);
+        let Some(((interval, started), (_, ended))) = ends.filter(|_| !start.is_zero()) else {
+            return;
+        };
+        let end = ended.saturating_duration_since(started);
+        if end.saturating_sub(start) * MIN_LAST_INTERVAL_DIVISOR >= interval {
+            sum.report(&*self.observer, Some((start, end)));
         }
     }
 
@@ -466,6 +483,7 @@ impl ReportGroup {
                 }
             }
             sum.report(&*self.observer, Some(interval_of_sum));
+            state.reported_until = interval_of_sum.1;
         }
         state.has_interval_thread = false;
     }
