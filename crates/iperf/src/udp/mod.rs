@@ -141,19 +141,23 @@ impl OneWay<'_> {
         if let Some(observer) = observer {
             observer.finish();
         }
-        let mut answer = None;
+        let (mut answer, mut missing_answer) = (None, None);
         let sending_time = phase.times.elapsed;
         if measured.sends && !matches!(result.ended, EndCause::Failed(_)) {
             let sent = measured.counters.counts().send_calls;
             let mut end_datagram = self.pattern.to_vec();
-            answer = send_end(
+            let result = send_end(
                 data,
                 &mut end_datagram,
                 (sent, phase.started()),
                 self.has_wide_numbers,
                 self.expects_report,
                 measured,
-            )?;
+            );
+            match result {
+                Ok(report) => answer = report,
+                Err(reason) => missing_answer = Some(EndCause::Failed(reason)),
+            }
             phase.stop_clock();
         }
         let ended = match (&result.ended, flow.limit) {
@@ -162,7 +166,7 @@ impl OneWay<'_> {
             {
                 EndCause::Failed("recvn failed: the peer's last datagram did not arrive".to_owned())
             }
-            (ended, _) => ended.clone(),
+            (ended, _) => missing_answer.unwrap_or_else(|| ended.clone()),
         };
         let facts = data.current_facts(&data.socket);
         let mut side = phase.side(result, data, &buffers, facts);

@@ -129,6 +129,8 @@ const IPERF3_OUTPUT: &[OutputCase] = &[
     ("", "-n 20K --json-stream", &["{\"event\":\"start\",", "{\"event\":\"end\","], &[]),
     ("", "-n 20K --json-stream-full-output", &["{\"event\":\"end\",", "\"intervals\":"], &[]),
     ("--server-bitrate-limit 1M", "-t 1 -b 8M", &["fails:total required bandwidth is larger than server limit"], &[]),
+    // A test as long as the time over which the server averages.
+    ("--server-bitrate-limit 1M/1", "-t 1 -b 0", &["fails:total required bandwidth is larger than server limit"], &[]),
     ("--server-max-duration 1", "-t 5", &["fails:iperf3: error"], &[]),
     ("--allow-peers 192.0.2.0/24", "-t 1", &["fails:iperf3: error"], &[]),
 ];

@@ -145,6 +145,12 @@ fn udp_client_reports_silent_server() {
             let has_error =
                 client.stderr.contains(error) || client.stderr.contains("Connection refused");
             assert!(has_error, "{client:#?}");
+            // What the client sent is known.
+            let is_sender = !options.contains("-R") && port == silent_port;
+            assert!(
+                !is_sender || client.stdout.contains("bits/sec"),
+                "{client:#?}"
+            );
         }
     }
 }
