@@ -363,11 +363,11 @@ fn runs_two_tests_as_json() {
     );
     assert!(output.stderr.is_empty(), "progress without a terminal");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["schema"], "linerate/2");
+    assert_eq!(document["schema"], "linerate/3");
     assert_eq!(document["peer"]["kind"], "linerate");
     assert_eq!(document["peer"]["embedded"], true);
     assert!(document["error"].is_null());
-    for end in ["here", "there"] {
+    for end in ["local", "remote"] {
         for fact in ["kernel", "cpus", "mtu_bytes", "congestion_control"] {
             assert!(!document["hosts"][end][fact].is_null(), "{end} {fact}");
         }
@@ -386,7 +386,7 @@ fn runs_two_tests_as_json() {
             .unwrap()
             > 0
     );
-    assert!(transactions["runs"][0]["there"]["cpu"]["busy_percent"].is_number());
+    assert!(transactions["runs"][0]["remote"]["cpu"]["busy_percent"].is_number());
     assert_eq!(transactions["warnings"][0]["kind"], "same_host");
 }
 
@@ -488,12 +488,12 @@ fn repeats_until_interval_is_reached() {
         (&99.into(), &3.into())
     );
     assert_eq!(wide["target_width_percent"], 2000.0);
-    assert_eq!(wide["reached"], true);
+    assert_eq!(wide["is_reached"], true);
     let half_width = wide["rate_half_width_percent"].as_f64().unwrap();
     assert!((0.0..1000.0).contains(&half_width), "{half_width}");
     let narrow = confidence(&["--confidence", "95,0.000001", "--repeat", "4"]);
     assert_eq!(
-        (&narrow["iterations"], &narrow["reached"]),
+        (&narrow["iterations"], &narrow["is_reached"]),
         (&4.into(), &false.into())
     );
     let fixed = confidence(&["--repeat", "2"]);
@@ -501,7 +501,7 @@ fn repeats_until_interval_is_reached() {
         (&fixed["level_percent"], &fixed["iterations"]),
         (&95.into(), &2.into())
     );
-    assert!(fixed["target_width_percent"].is_null() && fixed["reached"].is_null());
+    assert!(fixed["target_width_percent"].is_null() && fixed["is_reached"].is_null());
 }
 
 fn reports_absent_peer_in_valid_document() {

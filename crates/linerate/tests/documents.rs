@@ -34,7 +34,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-const SCHEMA: &str = include_str!("../../../docs/schema/linerate-2.json");
+const SCHEMA: &str = include_str!("../../../docs/schema/linerate-3.json");
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
@@ -115,7 +115,7 @@ fn documents_of_netperf() {
             let acknowledged = sample["acknowledged_bytes"].as_u64();
             assert!(acknowledged <= sample["sent_bytes"].as_u64(), "{line}");
         }
-        assert!(test["runs"][0]["here"]["cpu"].is_object(), "{line}");
+        assert!(test["runs"][0]["local"]["cpu"].is_object(), "{line}");
         assert_eq!(document["peer"]["kind"], "linerate", "{line}");
     }
     let flows = run_document(&format!("netperf {to} -l 1 --parallel 3 --json"), 0);
@@ -235,7 +235,7 @@ fn documents_of_iperf3() {
     let strict = run_document(&line("-n 1M --strict"), 3);
     assert!(warning_kinds(&strict).contains(&"same_host"), "{strict}");
     assert_eq!(first_run(&strict)["ended"], "count");
-    let rtt = &first_run(&strict)["here"]["smoothed_rtt"];
+    let rtt = &first_run(&strict)["local"]["smoothed_rtt"];
     assert!(rtt["p99_ns"].as_u64() >= rtt["p50_ns"].as_u64(), "{rtt}");
     let port = free_port();
     let failed = run_document(
@@ -263,14 +263,14 @@ fn start_iperf() -> Server {
 fn assert_moved_data(line: &str, document: &Value, sends: bool, receives: bool) {
     let run = first_run(document);
     let count = |side: &str, counter: &str| run[side]["counts"][counter].as_u64().unwrap_or(0);
-    for (is_moved, from, to) in [(sends, "here", "there"), (receives, "there", "here")] {
+    for (is_moved, from, to) in [(sends, "local", "remote"), (receives, "remote", "local")] {
         let bytes = [count(from, "sent_bytes"), count(to, "received_bytes")];
         assert_eq!(is_moved, bytes[0] > 0 && bytes[1] > 0, "{line}: {run}");
         // With -O, each end omits the first seconds by its own clock.
         let is_complete = !line.contains(" -O ");
         assert!(bytes[1] <= bytes[0] || !is_complete, "{line}: {bytes:?}");
     }
-    let gaps = run["here"]["send_gaps"]["count"].as_u64();
+    let gaps = run["local"]["send_gaps"]["count"].as_u64();
     assert_eq!(gaps > Some(1), sends, "{line}: {gaps:?}");
     let figures = &run["figures"];
     assert!(figures["throughput_bps"].is_f64(), "{line}: {figures}");
@@ -281,7 +281,7 @@ fn assert_moved_data(line: &str, document: &Value, sends: bool, receives: bool) 
         datagrams["lost"].as_u64() <= datagrams["sent"].as_u64(),
         "{line}: {datagrams}"
     );
-    assert!(run["here"]["cpu"].is_object(), "{line}");
+    assert!(run["local"]["cpu"].is_object(), "{line}");
     let samples = run["series"][0]["samples"].as_array();
     assert!(samples.map(Vec::len) > Some(2), "{line}: {run}");
 }
@@ -300,12 +300,12 @@ fn documents_of_udpmon() {
     let run = &with_records["tests"][0]["runs"][0];
     assert_eq!(run["packet_figures"]["numbers"], 40, "{run}");
     assert!(run["clock_fit"]["least_rtt_ns"].as_u64() > Some(0), "{run}");
-    assert_eq!(run["here"]["spaced"]["sent"], 40, "{run}");
+    assert_eq!(run["local"]["spacing_result"]["sent"], 40, "{run}");
     let line = format!("udpmon_bw_mon {to} --sizes 64,200 --gaps 20,50 -l 20 --json");
     let sweep = run_document(&line, 0);
     assert_eq!(sweep["tests"].as_array().map(Vec::len), Some(4));
     let flow = &sweep["tests"][3]["plan"]["groups"][0]["body"]["loop"];
-    assert_eq!(flow["here"]["spacing"]["gap_ns"], 50_000, "{flow}");
+    assert_eq!(flow["local"]["spacing"]["gap_ns"], 50_000, "{flow}");
     run_document(&format!("udpmon_req {to} -p 64 -r 64 -l 5 --json"), 0);
     run_document(&format!("udpmon_send {to} -p 64 -l 5 --json"), 0);
 }

@@ -22,6 +22,5 @@ pub struct Confidence {
     /// Width for the peer's CPU utilisation, if measured.
     pub remote_cpu_width_percent: Option<f64>,
     /// Whether the intervals are as narrow as requested.
-    #[serde(rename = "reached")]
     pub is_reached: bool,
 }

@@ -11,13 +11,12 @@ use crate::outcome::optional_nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramFormat {
     /// Offset of the sequence number, or of its low word, in bytes.
-    #[serde(rename = "number_at_bytes")]
+    #[serde(rename = "number_offset_bytes")]
     pub number_offset: u32,
     /// Offset of the sequence number's high word in bytes; `None` for a 32-bit number.
-    #[serde(rename = "high_word_at_bytes")]
+    #[serde(rename = "high_word_offset_bytes")]
     pub high_word_offset: Option<u32>,
     /// Sequence number of a flow's first datagram.
-    #[serde(rename = "first")]
     pub first_number: u32,
     /// The send timestamp; `None` without one.
     pub stamp: Option<Stamp>,
@@ -77,7 +76,7 @@ impl ByteOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Offset of the first word in bytes.
-    #[serde(rename = "at_bytes")]
+    #[serde(rename = "offset_bytes")]
     pub offset: u32,
     /// The clock that the sender reads.
     pub clock: StampClock,

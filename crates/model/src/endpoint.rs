@@ -108,7 +108,7 @@ impl Touch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdleLoop {
     /// Counts per second of an idle CPU; `None` if it must be calibrated first.
-    #[serde(rename = "counts_per_second")]
+    #[serde(rename = "rate_per_second")]
     pub rate: Option<f64>,
 }
 
@@ -146,7 +146,6 @@ pub struct SocketOptions {
     /// Connect a datagram socket, so that it receives only the peer's datagrams.
     pub connect_datagrams: bool,
     /// Answer each datagram from the address that it was sent to (IP_PKTINFO).
-    #[serde(rename = "answer_from_destination")]
     pub reply_from_destination: bool,
     /// Maximum wait for a datagram. After it, the next request is sent.
     #[serde(rename = "receive_timeout_ns", with = "crate::outcome::optional_nanos")]

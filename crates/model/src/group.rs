@@ -57,7 +57,7 @@ pub struct TransactionOutcome {
     /// Totals from the start of the first worker to the end of the last one.
     pub totals: Totals,
     /// Start of the first worker, relative to the start of the run.
-    #[serde(rename = "begun_ns", with = "nanos")]
+    #[serde(rename = "started_after_ns", with = "nanos")]
     pub started_after: Duration,
     /// Number of workers that started the transaction.
     pub workers: u64,

@@ -20,10 +20,8 @@ pub struct Outcome {
     /// Start of the measured phase by the wall clock; only for labels.
     pub started: SystemTime,
     /// Results of this end.
-    #[serde(rename = "here")]
     pub local: Side,
     /// Results reported by the peer; `None` if it reported none.
-    #[serde(rename = "there")]
     pub remote: Option<Side>,
     /// Results of each flow; empty for a single flow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +130,7 @@ pub struct Side {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
     /// Result of the schedule, if there was one.
-    #[serde(rename = "paced", default)]
+    #[serde(default)]
     pub pacing_result: Option<PacingResult>,
     /// Measured times from the start of one interval's passes to the start of the next interval's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -343,10 +341,8 @@ pub struct RefusedSetting {
     /// The setting's name, as in the manual pages: `SO_PRIORITY`.
     pub setting: String,
     /// The requested value.
-    #[serde(rename = "asked")]
     pub requested: String,
     /// The error text of the system.
-    #[serde(rename = "why")]
     pub reason: String,
 }
 
@@ -388,7 +384,7 @@ pub struct CpuUse {
     pub method: CpuMethod,
     /// Number of each CPU, and its busy time in percent of that CPU's time. Empty if the peer did
     /// not report it.
-    #[serde(rename = "each", default)]
+    #[serde(default)]
     pub busy_percent_per_cpu: Vec<(u32, f64)>,
 }
 
@@ -503,7 +499,6 @@ pub struct Interfaces {
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
     /// Each interface, with or without traffic.
-    #[serde(rename = "each")]
     pub interfaces: Vec<InterfaceTraffic>,
 }
 
@@ -516,7 +511,7 @@ pub struct InterfaceTraffic {
     #[serde(flatten)]
     pub traffic: Traffic,
     /// Whether the interface was missing at the first read.
-    #[serde(rename = "came_online", default)]
+    #[serde(default)]
     pub was_missing_at_start: bool,
 }
 

@@ -78,10 +78,8 @@ pub struct FlowPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramFormat>,
     /// Settings of this end.
-    #[serde(rename = "here")]
     pub local: EndpointPlan,
     /// Requested settings of the peer. A dialect's protocol may not support all of them.
-    #[serde(rename = "there")]
     pub remote: EndpointPlan,
 }
 

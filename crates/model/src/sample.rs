@@ -16,7 +16,7 @@ pub struct Series {
     /// Name of the sampled test, or of the sampled transaction (`Txn1`) of all groups.
     pub name: String,
     /// Start, relative to the start of the run.
-    #[serde(rename = "begun_ns", with = "nanos")]
+    #[serde(rename = "started_after_ns", with = "nanos")]
     pub started_after: Duration,
     /// The samples, at most a few thousand. Each is cumulative.
     pub samples: Vec<Sample>,

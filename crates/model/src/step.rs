@@ -50,7 +50,6 @@ pub enum Action {
         spins: bool,
     },
     /// An operation that the dialect implements: opens or closes a connection, or sends a file.
-    #[serde(rename = "own")]
     DialectSpecific,
     /// Does nothing.
     Nothing,
@@ -64,11 +63,10 @@ pub struct Transfer {
     /// Number of transfers.
     pub repeat: u64,
     /// Maximum wait, before each transfer, until the connection is ready.
-    #[serde(rename = "patience_ns", with = "optional_nanos")]
+    #[serde(rename = "timeout_ns", with = "optional_nanos")]
     pub timeout: Option<Duration>,
     /// Whether calls block until the connection is ready. Otherwise they fail where they would
     /// block, and the timeout applies to the wait after the failure.
-    #[serde(rename = "waits")]
     pub is_blocking: bool,
     /// Several messages per call, or options of each message.
     pub batch: Option<Batch>,
@@ -90,7 +88,7 @@ impl Transfer {
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// This number of bytes, in as many calls as needed.
-    #[serde(rename = "bytes")]
+    #[serde(rename = "exactly_bytes")]
     Exactly(u32),
     /// A random number of bytes. A send is one call, which may move fewer bytes; over a layer that
     /// sends records, such as TLS, a send moves all bytes. A receive returns the data of one call,

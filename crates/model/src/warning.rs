@@ -43,10 +43,8 @@ pub enum Warning {
         /// Which of the two buffers.
         buffer: SocketBuffer,
         /// Requested size in bytes.
-        #[serde(rename = "asked_bytes")]
         requested_bytes: u32,
         /// Granted size in bytes, as the kernel reports it: twice the largest permitted request.
-        #[serde(rename = "given_bytes")]
         granted_bytes: u32,
     },
     /// The wall clock was set during the test. Times of day are wrong; durations are correct.
@@ -58,7 +56,7 @@ pub enum Warning {
     /// exchange, and the figures include the idle time until the end of the test.
     Stalled {
         /// Time without an answer, if transaction times were recorded.
-        #[serde(rename = "for_ns", with = "crate::outcome::optional_nanos")]
+        #[serde(rename = "waited_ns", with = "crate::outcome::optional_nanos")]
         waited: Option<Duration>,
     },
     /// A connection test reused ports in TIME_WAIT, which the kernel may refuse or delay.
@@ -73,10 +71,8 @@ pub enum Warning {
         /// Which end.
         end: End,
         /// Requested passes per second.
-        #[serde(rename = "asked_per_second")]
         requested_per_second: f64,
         /// Measured passes per second.
-        #[serde(rename = "reached_per_second")]
         achieved_per_second: f64,
     },
     /// Intervals of an end's schedule started after the next one was due. The rate over the test
@@ -96,7 +92,6 @@ pub enum Warning {
     /// The peer waits for its intervals by sleeping, although the request was to poll the clock.
     NotSpinning,
     /// The peer did not report a figure, because its protocol or version has no field for it.
-    #[serde(rename = "peer_cannot_tell")]
     NotReportedByPeer {
         /// The missing figure.
         figure: String,
@@ -124,12 +119,10 @@ pub enum Warning {
         /// The setting's name, as in the manual pages.
         setting: String,
         /// Requested value.
-        #[serde(rename = "asked")]
         requested: String,
         /// Value in force, if known.
         in_force: Option<String>,
         /// Error text of the system, if it refused the setting.
-        #[serde(rename = "why")]
         reason: Option<String>,
     },
     /// The peer runs on this host and uses the requested local port, so the test used another one.
@@ -169,7 +162,6 @@ pub enum Warning {
         /// Number of results in the upper group.
         high: usize,
         /// Difference of the upper group's mean from the lower group's, in percent of the lower.
-        #[serde(rename = "apart_percent")]
         difference_percent: f64,
     },
     /// The rate had two levels within a run. The mean rate represents neither.
@@ -182,7 +174,6 @@ pub enum Warning {
         /// Names of the counters.
         counters: Vec<String>,
         /// Reason in one line.
-        #[serde(rename = "why")]
         reason: String,
     },
     /// Counters that the machine allows only in user space. The kernel's part is missing.
@@ -195,7 +186,6 @@ pub enum Warning {
         /// The option.
         option: String,
         /// Reason in one line.
-        #[serde(rename = "why")]
         reason: String,
     },
 }
@@ -205,10 +195,8 @@ pub enum Warning {
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The end that prints the warning.
-    #[serde(rename = "here")]
     Local,
     /// The peer.
-    #[serde(rename = "there")]
     Remote,
 }
 
@@ -239,7 +227,7 @@ impl Warning {
             Self::ClockStepped { .. } => "clock_stepped",
             Self::Stalled { .. } => "stalled",
             Self::PortsReused { .. } => "ports_reused",
-            Self::NotReportedByPeer { .. } => "peer_cannot_tell",
+            Self::NotReportedByPeer { .. } => "not_reported_by_peer",
             Self::EndedEarly { .. } => "ended_early",
             Self::LateDatagrams { .. } => "late_datagrams",
             Self::SenderOverflow { .. } => "sender_overflow",

@@ -34,7 +34,7 @@ pub struct TestFigures {
     /// Counts of sent, received and lost one-way datagrams.
     pub datagrams: Option<DatagramFigures>,
     /// The comparison of concurrent flows.
-    #[serde(rename = "spread", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_spread: Option<FlowSpread>,
     /// Two levels between which the rate changed within the run, in bits or transactions per
     /// second.

@@ -2,7 +2,7 @@
 //!
 //! A key contains the unit of its figure, except for counts of calls, datagrams and transactions. A
 //! figure that was not measured or not reported is `null`. New members keep the same [`SCHEMA`]; a
-//! removed member or a changed meaning requires a new one. `docs/schema/linerate-2.json` describes
+//! removed member or a changed meaning requires a new one. `docs/schema/linerate-3.json` describes
 //! each member.
 //!
 //! Runs and sides are destructured without `..`. The compiler then reports each new field of the
@@ -26,7 +26,7 @@ use units::BitRate;
 use crate::{Report, TestFigures, TestReport, TransactionFigures};
 
 /// The value of the member `schema` of each document.
-pub const SCHEMA: &str = "linerate/2";
+pub const SCHEMA: &str = "linerate/3";
 
 /// Returns the indented document, with a final newline.
 pub fn json(report: &Report) -> String {
@@ -70,8 +70,8 @@ struct PeerDocument<'a> {
 
 #[derive(Serialize)]
 struct Hosts<'a> {
-    here: Option<&'a HostFacts>,
-    there: Option<&'a HostFacts>,
+    local: Option<&'a HostFacts>,
+    remote: Option<&'a HostFacts>,
 }
 
 #[derive(Serialize)]
@@ -110,13 +110,13 @@ struct ConfidenceDocument {
     /// The requested full width of the interval, if any.
     target_width_percent: Option<f64>,
     /// Whether the interval of the rate is as narrow as requested; `null` without a request.
-    reached: Option<bool>,
+    is_reached: Option<bool>,
     iterations: u32,
     /// Transactions or bits per second.
     mean_rate: Option<f64>,
     rate_half_width_percent: Option<f64>,
-    here_cpu_half_width_percent: Option<f64>,
-    there_cpu_half_width_percent: Option<f64>,
+    local_cpu_half_width_percent: Option<f64>,
+    remote_cpu_half_width_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -126,8 +126,8 @@ struct RunDocument<'a> {
     /// Whether the local user ended the run early.
     interrupted: bool,
     figures: TestFigures,
-    here: SideDocument<'a>,
-    there: Option<SideDocument<'a>>,
+    local: SideDocument<'a>,
+    remote: Option<SideDocument<'a>>,
     /// The flows of both directions, if there are several.
     flows: &'a [FlowOutcome],
     peers: Vec<PeerOutcomeDocument<'a>>,
@@ -165,10 +165,10 @@ struct SideDocument<'a> {
     send_times: Option<HistogramSummary>,
     receive_times: Option<HistogramSummary>,
     /// The achieved rate and the delays of its intervals, if the test was paced.
-    paced: Option<&'a PacingResult>,
+    pacing_result: Option<&'a PacingResult>,
     send_gaps: Option<HistogramSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    spaced: Option<SpacedDocument>,
+    spacing_result: Option<SpacedDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datagrams: Option<&'a DatagramCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -241,7 +241,7 @@ struct TransactionDocument<'a> {
     name: &'a str,
     totals: TotalsDocument<'a>,
     /// The start, as a time since the start of the run.
-    begun_ns: u64,
+    started_after_ns: u64,
     workers: u64,
     start_spread_ns: u64,
     rounds: u64,
@@ -288,8 +288,8 @@ impl<'a> Document<'a> {
                     .find_in_sides(|run| run.remote.as_ref(), |side| side.program.as_deref()),
             },
             hosts: Hosts {
-                here: report.find_in_sides(|run| Some(&run.local), |side| side.host.as_ref()),
-                there: report.find_in_sides(|run| run.remote.as_ref(), |side| side.host.as_ref()),
+                local: report.find_in_sides(|run| Some(&run.local), |side| side.host.as_ref()),
+                remote: report.find_in_sides(|run| run.remote.as_ref(), |side| side.host.as_ref()),
             },
             tests: report.tests.iter().map(TestDocument::new).collect(),
             interrupted: report.interrupted,
@@ -357,8 +357,8 @@ impl<'a> RunDocument<'a> {
             ended,
             interrupted: *ended == EndCause::Cancelled,
             figures: TestFigures::from_outcome(run),
-            here: SideDocument::new(local),
-            there: remote.as_ref().map(SideDocument::new),
+            local: SideDocument::new(local),
+            remote: remote.as_ref().map(SideDocument::new),
             flows,
             peers: peers.iter().map(PeerOutcomeDocument::new).collect(),
             groups: groups.iter().map(GroupDocument::new).collect(),
@@ -436,7 +436,7 @@ impl<'a> TransactionDocument<'a> {
         Self {
             name: &transaction.name,
             totals: TotalsDocument::new(&transaction.totals),
-            begun_ns: nanoseconds(transaction.started_after),
+            started_after_ns: nanoseconds(transaction.started_after),
             workers: transaction.workers,
             start_spread_ns: nanoseconds(transaction.start_spread),
             rounds: transaction.rounds,
@@ -504,9 +504,9 @@ impl<'a> SideDocument<'a> {
             latency: summary(latency),
             send_times: summary(send_times),
             receive_times: summary(receive_times),
-            paced: paced.as_ref(),
+            pacing_result: paced.as_ref(),
             send_gaps: summary(send_gaps),
-            spaced: spaced.as_ref().map(SpacedDocument::new),
+            spacing_result: spaced.as_ref().map(SpacedDocument::new),
             datagrams: datagrams.as_ref(),
             smoothed_rtt: summary(smoothed_rtt),
         }
@@ -545,14 +545,14 @@ impl ConfidenceDocument {
         Some(Self {
             level_percent: confidence.level,
             target_width_percent: confidence.target_width_percent,
-            reached: confidence
+            is_reached: confidence
                 .target_width_percent
                 .map(|_| confidence.is_reached),
             iterations: confidence.iterations,
             mean_rate: test.mean_rate(),
             rate_half_width_percent: half_of(confidence.throughput_width_percent),
-            here_cpu_half_width_percent: half_of(confidence.local_cpu_width_percent),
-            there_cpu_half_width_percent: half_of(confidence.remote_cpu_width_percent),
+            local_cpu_half_width_percent: half_of(confidence.local_cpu_width_percent),
+            remote_cpu_half_width_percent: half_of(confidence.remote_cpu_width_percent),
         })
     }
 }

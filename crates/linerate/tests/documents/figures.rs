@@ -116,7 +116,7 @@ fn datagrams_after_the_last_arrival_are_lost() {
             assert_eq!(output.code, Some(0), "{output:?}");
             let text = std::fs::read_to_string(file.path()).expect("the document exists");
             let document = parse_valid(&line, &text);
-            let datagrams = &first_run(&document)["there"]["datagrams"];
+            let datagrams = &first_run(&document)["remote"]["datagrams"];
             // At least the datagrams of one interval.
             assert!(datagrams["lost"].as_u64() > Some(100), "{datagrams:#}");
             return;
@@ -133,7 +133,7 @@ fn directions_have_the_rate_of_their_time() {
     let line =
         format!("iperf -c 127.0.0.1 -p {port} -L {reverse_port} -t 1 -r -b 8m -l 10000 --json");
     let document = run_document(&line, 0);
-    let spread = &first_run(&document)["figures"]["spread"];
+    let spread = &first_run(&document)["figures"]["flow_spread"];
     for rate in ["outbound_bps", "inbound_bps"] {
         assert_near(&spread[rate], RATE, spread);
     }
@@ -153,7 +153,7 @@ fn a_pause_is_not_part_of_the_servers_time() {
     let run = first_run(&document);
     let elapsed =
         |side: &str| Duration::from_nanos(run[side]["elapsed_ns"].as_u64().expect("a time"));
-    let difference = elapsed("there").saturating_sub(elapsed("here"));
+    let difference = elapsed("remote").saturating_sub(elapsed("local"));
     assert!(difference < PAUSE * 3 / 4, "{run:#}");
 }
 

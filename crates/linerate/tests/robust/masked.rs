@@ -213,7 +213,7 @@ fn netperf_reports_no_facts() {
             "virtual_guest",
             "boot_id",
         ] {
-            for end in ["here", "there"] {
+            for end in ["local", "remote"] {
                 let value = document.pointer(&format!("/hosts/{end}/{fact}"));
                 assert_eq!(value, Some(&Value::Null), "{mask:?} {end} {fact}");
             }

@@ -93,7 +93,7 @@ fn paces_to_stream_rate() {
             offered >= 0.5 * max_rate,
             "{offered} of {max_rate}: {output:?}"
         );
-        let pacing = &datagrams["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
+        let pacing = &datagrams["plan"]["groups"][0]["body"]["loop"]["local"]["pacing"];
         assert!(pacing["burst"].as_u64().unwrap() > 0, "{pacing}");
         assert_eq!(datagrams["pace"]["of"], "TCP_STREAM");
     }
@@ -110,7 +110,7 @@ fn paces_to_requested_rate() {
             (min_rate..=max_rate).contains(&offered),
             "{rate}: {offered}"
         );
-        let pacing = &test["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
+        let pacing = &test["plan"]["groups"][0]["body"]["loop"]["local"]["pacing"];
         assert_eq!(pacing.is_null(), rate == "unlimited", "{pacing}");
         assert_eq!(test["figures"]["datagrams"]["dropped_by_receiver"], 0);
     }

@@ -83,9 +83,9 @@ fn json_document_matches_run() {
         let value = document.pointer(pointer);
         value.unwrap_or_else(|| panic!("no {pointer}: {}", output.stdout))
     };
-    assert_eq!(value_at("/schema"), "linerate/2");
+    assert_eq!(value_at("/schema"), "linerate/3");
     assert_eq!(value_at("/peer/kind"), "linerate");
-    assert!(value_at("/hosts/here/kernel").is_string() && value_at("/hosts/there").is_null());
+    assert!(value_at("/hosts/local/kernel").is_string() && value_at("/hosts/remote").is_null());
     assert_eq!(value_at("/tests/0/name"), "requests");
     assert!(value_at("/tests/0/figures/moved_bps").as_f64() > Some(0.0));
     assert_eq!(value_at("/tests/0/warnings/0/kind"), "same_host");
