@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::optional_nanos;
+use crate::nanos::OptionalNanos;
 
 /// The offsets and the byte order of the fields in a flow's datagrams. Each field consists of
 /// 32-bit words.
@@ -227,7 +227,7 @@ pub struct DatagramCounts {
     /// Duplicate datagrams.
     pub duplicated: u64,
     /// Delay variation by RFC 3550, section 6.4.1; `None` without timestamps.
-    #[serde(rename = "jitter_ns", with = "optional_nanos")]
+    #[serde(rename = "jitter_ns", with = "OptionalNanos")]
     pub jitter: Option<Duration>,
     /// The counts by the rules of common tools, which remember only the highest number.
     #[serde(skip)]

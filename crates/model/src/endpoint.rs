@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::nanos::OptionalNanos;
 use crate::{Pacing, Spacing};
 
 /// One end's part of a plan.
@@ -148,7 +149,7 @@ pub struct SocketOptions {
     /// Answer each datagram from the address that it was sent to (IP_PKTINFO).
     pub reply_from_destination: bool,
     /// Maximum wait for a datagram. After it, the next request is sent.
-    #[serde(rename = "receive_timeout_ns", with = "crate::outcome::optional_nanos")]
+    #[serde(rename = "receive_timeout_ns", with = "OptionalNanos")]
     pub receive_timeout: Option<Duration>,
     /// SO_DEBUG.
     pub debug: bool,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use stats::Histogram;
 use units::Bytes;
 
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 use crate::{EndCause, Outcome, PacingResult, Side, Warning};
 
 /// Results of one of several flows.
@@ -15,10 +15,10 @@ pub struct FlowOutcome {
     /// Whether the data flows only from the peer to this end.
     pub inbound: bool,
     /// Start relative to the first flow's start, by the monotonic clock.
-    #[serde(rename = "started_after_ns", with = "nanos")]
+    #[serde(rename = "started_after_ns", with = "Nanos")]
     pub started_after: Duration,
     /// Duration of its measured phase; [`Outcome::arrival_time`].
-    #[serde(rename = "elapsed_ns", with = "crate::outcome::optional_nanos")]
+    #[serde(rename = "elapsed_ns", with = "OptionalNanos")]
     pub elapsed: Option<Duration>,
     /// Payload that arrived in time, at either end; `None` if the peer did not report it.
     #[serde(rename = "arrived_bytes")]

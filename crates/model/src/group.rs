@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 use units::Bytes;
 
-use crate::outcome::optional_nanos;
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 use crate::{Counts, Side};
 
 /// Counts and the time in which they accrued.
@@ -16,7 +15,7 @@ pub struct Totals {
     /// The counts.
     pub counts: Counts,
     /// Duration by the monotonic clock.
-    #[serde(rename = "elapsed_ns", with = "nanos")]
+    #[serde(rename = "elapsed_ns", with = "Nanos")]
     pub elapsed: Duration,
 }
 
@@ -30,7 +29,7 @@ pub struct CombinedTotals {
     /// Executed steps that failed.
     pub failed_operations: u64,
     /// Duration by the monotonic clock.
-    #[serde(rename = "elapsed_ns", with = "nanos")]
+    #[serde(rename = "elapsed_ns", with = "Nanos")]
     pub elapsed: Duration,
 }
 
@@ -57,12 +56,12 @@ pub struct TransactionOutcome {
     /// Totals from the start of the first worker to the end of the last one.
     pub totals: Totals,
     /// Start of the first worker, relative to the start of the run.
-    #[serde(rename = "started_after_ns", with = "nanos")]
+    #[serde(rename = "started_after_ns", with = "Nanos")]
     pub started_after: Duration,
     /// Number of workers that started the transaction.
     pub workers: u64,
     /// Time from the start of the first worker to the start of the last one.
-    #[serde(rename = "start_spread_ns", with = "nanos")]
+    #[serde(rename = "start_spread_ns", with = "Nanos")]
     pub start_spread: Duration,
     /// Completed rounds. A round executes the list of steps once.
     pub rounds: u64,
@@ -78,7 +77,7 @@ pub struct TransactionOutcome {
     /// Time from the end of the sending end to that of the receiving one, in which data of this
     /// transaction may have arrived. Only the last sending transaction of a group, with a duration,
     /// has one; others have 0.
-    #[serde(rename = "arrival_delay_ns", with = "nanos")]
+    #[serde(rename = "arrival_delay_ns", with = "Nanos")]
     pub arrival_delay: Duration,
     /// Times of rounds, if recorded.
     pub times: Option<ExecutionTimes>,
@@ -110,16 +109,16 @@ pub struct ExecutionTimes {
     /// Number of executions.
     pub executions: u64,
     /// Total time of all executions.
-    #[serde(rename = "total_ns", with = "nanos")]
+    #[serde(rename = "total_ns", with = "Nanos")]
     pub total: Duration,
     /// Total CPU time of the threads, if measured.
-    #[serde(rename = "cpu_ns", with = "optional_nanos")]
+    #[serde(rename = "cpu_ns", with = "OptionalNanos")]
     pub cpu: Option<Duration>,
     /// Time of the longest execution.
-    #[serde(rename = "longest_ns", with = "nanos")]
+    #[serde(rename = "longest_ns", with = "Nanos")]
     pub longest: Duration,
     /// Time of the shortest execution.
-    #[serde(rename = "shortest_ns", with = "nanos")]
+    #[serde(rename = "shortest_ns", with = "Nanos")]
     pub shortest: Duration,
 }
 

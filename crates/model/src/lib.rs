@@ -13,6 +13,7 @@ mod endpoint;
 mod flows;
 mod group;
 mod histogram_intervals;
+mod nanos;
 mod outcome;
 mod pacing;
 mod plan;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use stats::{ClockFit, Histogram, Packet, PacketFigures};
 use units::Bytes;
 
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 use crate::{
     DatagramCounts, FlowOutcome, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan,
     Series, SpacingResult, Totals, Warning,
@@ -111,7 +111,7 @@ pub struct Side {
     pub counts: Counts,
     /// Duration of the measured phase by the monotonic clock, including the drain of the
     /// connection.
-    #[serde(rename = "elapsed_ns", with = "optional_nanos")]
+    #[serde(rename = "elapsed_ns", with = "OptionalNanos")]
     pub elapsed: Option<Duration>,
     /// Options of the data socket, as the kernel reported them.
     pub socket: SocketFacts,
@@ -146,7 +146,7 @@ pub struct Side {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smoothed_rtt: Option<Histogram>,
     /// CPU time of the thread that moved the data, over the measured phase.
-    #[serde(default, rename = "thread_cpu_ns", with = "optional_nanos")]
+    #[serde(default, rename = "thread_cpu_ns", with = "OptionalNanos")]
     pub thread_cpu: Option<Duration>,
     /// The host's CPU time over the measured phase.
     pub cpu: Option<CpuUse>,
@@ -169,17 +169,17 @@ pub struct PacingResult {
     /// Started passes, including those that moved no data.
     pub passes: u64,
     /// Time from the start of the schedule to the end of the loop.
-    #[serde(rename = "elapsed_ns", with = "nanos")]
+    #[serde(rename = "elapsed_ns", with = "Nanos")]
     pub elapsed: Duration,
     /// Started intervals.
     pub intervals: u64,
     /// Intervals that started after the next one was due.
     pub late_intervals: u64,
     /// Largest delay of an interval.
-    #[serde(rename = "worst_lag_ns", with = "nanos")]
+    #[serde(rename = "worst_lag_ns", with = "Nanos")]
     pub worst_lag: Duration,
     /// Total time of waiting for the next interval; not part of any operation's time.
-    #[serde(rename = "waited_ns", with = "nanos")]
+    #[serde(rename = "waited_ns", with = "Nanos")]
     pub waited: Duration,
 }
 
@@ -496,7 +496,7 @@ pub struct Traffic {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// Time between the two reads of the counters.
-    #[serde(rename = "elapsed_ns", with = "nanos")]
+    #[serde(rename = "elapsed_ns", with = "Nanos")]
     pub elapsed: Duration,
     /// Each interface, with or without traffic.
     pub interfaces: Vec<InterfaceTraffic>,
@@ -582,27 +582,4 @@ pub enum EndCause {
     Cancelled,
     /// The run failed; the text gives the reason in one line.
     Failed(String),
-}
-
-pub(crate) mod optional_nanos {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[expect(
-        clippy::ref_option,
-        reason = "serde's `with` passes the field by reference"
-    )]
-    pub(crate) fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        duration.map(|d| d.as_nanos() as u64).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
-    }
 }

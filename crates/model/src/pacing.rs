@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::nanos;
+use crate::nanos::Nanos;
 
 /// A schedule: `burst` passes of the workload at the start of each interval. The first pass fixes
 /// the start times. Late intervals run without pauses until the schedule is met again.
@@ -13,7 +13,7 @@ pub struct Pacing {
     /// Passes (sends, receives, transactions) per interval, at least 1.
     pub burst: u64,
     /// Time from the start of one interval to the start of the next, not 0.
-    #[serde(rename = "interval_ns", with = "nanos")]
+    #[serde(rename = "interval_ns", with = "Nanos")]
     pub interval: Duration,
     /// Method of waiting for the next interval.
     pub wait: Wait,

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::nanos::{Nanos, OptionalNanos};
 use crate::{BufferPlan, DatagramFormat, EndpointPlan, Transaction, Transport, Workload};
 
 /// One measurement: groups of workers that run in parallel.
@@ -20,11 +21,7 @@ pub struct Plan {
     /// The phases before the measured phase.
     pub phases: Phases,
     /// Interval between samples of the counters; `None` lets the program choose.
-    #[serde(
-        default,
-        rename = "sampling_ns",
-        with = "crate::outcome::optional_nanos"
-    )]
+    #[serde(default, rename = "sampling_ns", with = "OptionalNanos")]
     pub sampling: Option<Duration>,
 }
 
@@ -219,7 +216,7 @@ impl FlowPlan {
 pub enum Limit {
     /// Duration.
     #[serde(rename = "time_ns")]
-    Time(#[serde(with = "nanos")] Duration),
+    Time(#[serde(with = "Nanos")] Duration),
     /// Payload bytes.
     Bytes(u64),
     /// Number of transactions.
@@ -237,10 +234,10 @@ pub struct Phases {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<SystemTime>,
     /// Pause between the agreement with the peer and the first operation.
-    #[serde(rename = "wait_ns", with = "nanos")]
+    #[serde(rename = "wait_ns", with = "Nanos")]
     pub wait: Duration,
     /// Warm-up before the measured phase; its results are discarded.
-    #[serde(rename = "warm_up_ns", with = "nanos")]
+    #[serde(rename = "warm_up_ns", with = "Nanos")]
     pub warm_up: Duration,
 }
 
@@ -251,27 +248,6 @@ pub struct Timing {
     pub passes: bool,
     /// Each send or receive call of a bulk transfer.
     pub calls: bool,
-}
-
-pub(crate) mod nanos {
-    //! Durations as integer nanoseconds.
-
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(
-        duration: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(duration.as_nanos() as u64)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_nanos)
-    }
 }
 
 #[cfg(test)]

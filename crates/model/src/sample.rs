@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use crate::DatagramCounts;
-use crate::outcome::optional_nanos;
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 
 /// Samples of a test or a transaction, in chronological order. The figures of an interval are the
 /// difference of two samples.
@@ -16,7 +15,7 @@ pub struct Series {
     /// Name of the sampled test, or of the sampled transaction (`Txn1`) of all groups.
     pub name: String,
     /// Start, relative to the start of the run.
-    #[serde(rename = "started_after_ns", with = "nanos")]
+    #[serde(rename = "started_after_ns", with = "Nanos")]
     pub started_after: Duration,
     /// The samples, at most a few thousand. Each is cumulative.
     pub samples: Vec<Sample>,
@@ -27,7 +26,7 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time since the start of the series, by the monotonic clock.
-    #[serde(rename = "at_ns", with = "nanos")]
+    #[serde(rename = "at_ns", with = "Nanos")]
     pub at: Duration,
     /// Bytes accepted by this end's send calls since the start of the series.
     #[serde(rename = "sent_bytes")]
@@ -68,10 +67,10 @@ impl Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathSample {
     /// The smoothed round-trip time.
-    #[serde(rename = "smoothed_rtt_ns", with = "optional_nanos")]
+    #[serde(rename = "smoothed_rtt_ns", with = "OptionalNanos")]
     pub smoothed_rtt: Option<Duration>,
     /// The mean deviation of the round-trip time.
-    #[serde(rename = "rtt_deviation_ns", with = "optional_nanos")]
+    #[serde(rename = "rtt_deviation_ns", with = "OptionalNanos")]
     pub rtt_deviation: Option<Duration>,
     /// The congestion window, in bytes.
     pub congestion_window_bytes: Option<u64>,
@@ -101,11 +100,11 @@ pub struct PacketRecord {
     /// Payload in bytes.
     pub bytes: u32,
     /// Send time since the start of the test, by the sender's clock; `None` without a timestamp.
-    #[serde(rename = "sent_ns", with = "optional_nanos")]
+    #[serde(rename = "sent_ns", with = "OptionalNanos")]
     pub sent: Option<Duration>,
     /// Arrival time since the start of the test, by the receiver's clock; `None` for a lost
     /// datagram.
-    #[serde(rename = "received_ns", with = "optional_nanos")]
+    #[serde(rename = "received_ns", with = "OptionalNanos")]
     pub received: Option<Duration>,
     /// One-way delay by both clocks, corrected by their difference as far as known; can be
     /// negative.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 
-use crate::plan::nanos;
+use crate::nanos::Nanos;
 
 /// A schedule for single datagrams. Each datagram has its own send time, relative to the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spacing {
     /// Time from one datagram to the next; zero sends without pauses.
-    #[serde(rename = "gap_ns", with = "nanos")]
+    #[serde(rename = "gap_ns", with = "Nanos")]
     pub gap: Duration,
     /// Bursts with pauses between them; `None` is one burst of all datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct Bursts {
     /// Number of bursts; 0 is unlimited.
     pub count: u64,
     /// Extra pause between a burst's last datagram and the next burst, added to the gap.
-    #[serde(rename = "pause_ns", with = "nanos")]
+    #[serde(rename = "pause_ns", with = "Nanos")]
     pub pause: Duration,
 }
 

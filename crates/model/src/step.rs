@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::optional_nanos;
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 use crate::{Limit, Pacing};
 
 /// A list of steps that is repeated: uperf's transaction.
@@ -44,7 +43,7 @@ pub enum Action {
     /// Waits.
     Think {
         /// Duration of the wait.
-        #[serde(rename = "duration_ns", with = "nanos")]
+        #[serde(rename = "duration_ns", with = "Nanos")]
         duration: Duration,
         /// Whether the worker polls the clock instead of sleeping.
         spins: bool,
@@ -63,7 +62,7 @@ pub struct Transfer {
     /// Number of transfers.
     pub repeat: u64,
     /// Maximum wait, before each transfer, until the connection is ready.
-    #[serde(rename = "timeout_ns", with = "optional_nanos")]
+    #[serde(rename = "timeout_ns", with = "OptionalNanos")]
     pub timeout: Option<Duration>,
     /// Whether calls block until the connection is ready. Otherwise they fail where they would
     /// block, and the timeout applies to the wait after the failure.

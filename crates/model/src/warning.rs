@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stats::confidence::ConfidenceGoal;
 
-use crate::plan::nanos;
+use crate::nanos::{Nanos, OptionalNanos};
 
 /// A warning about a result, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub enum Warning {
     /// exchange, and the figures include the idle time until the end of the test.
     Stalled {
         /// Time without an answer, if transaction times were recorded.
-        #[serde(rename = "waited_ns", with = "crate::outcome::optional_nanos")]
+        #[serde(rename = "waited_ns", with = "OptionalNanos")]
         waited: Option<Duration>,
     },
     /// A connection test reused ports in TIME_WAIT, which the kernel may refuse or delay.
@@ -83,7 +83,7 @@ pub enum Warning {
         /// Late intervals in percent of all intervals.
         late_percent: f64,
         /// Largest delay of an interval.
-        #[serde(rename = "worst_ns", with = "nanos")]
+        #[serde(rename = "worst_ns", with = "Nanos")]
         worst: Duration,
     },
     /// The peer did not pace as requested. It does not support pacing, or did not receive the
@@ -99,7 +99,7 @@ pub enum Warning {
     /// The test ended before its limit. The figures cover the time until then.
     EndedEarly {
         /// Duration of the test.
-        #[serde(rename = "after_ns", with = "nanos")]
+        #[serde(rename = "after_ns", with = "Nanos")]
         after: Duration,
     },
     /// Datagrams arrived after the test's time. The throughput does not include them.
