@@ -9,6 +9,7 @@ use crate::nanos::OptionalNanos;
 /// The offsets and the byte order of the fields in a flow's datagrams. Each field consists of
 /// 32-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatagramFormat {
     /// Offset of the sequence number, or of its low word, in bytes.
     #[serde(rename = "number_offset_bytes")]
@@ -34,6 +35,7 @@ pub struct DatagramFormat {
 
 /// The order of a field's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ByteOrder {
     /// The most significant byte first.
@@ -74,6 +76,7 @@ impl ByteOrder {
 
 /// A timestamp in a datagram: two 32-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stamp {
     /// Offset of the first word in bytes.
     #[serde(rename = "offset_bytes")]
@@ -87,6 +90,7 @@ pub struct Stamp {
 
 /// The meaning of a timestamp's two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StampUnit {
     /// Seconds and microseconds.
@@ -108,6 +112,7 @@ impl StampUnit {
 
 /// The clock of a timestamp. The receiver reads the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StampClock {
     /// `CLOCK_MONOTONIC`: only differences between two delays are meaningful.
@@ -217,6 +222,7 @@ fn read_word(datagram: &[u8], offset: u32) -> Option<u32> {
 
 /// Counts of a receiver of numbered datagrams: RFC 4737, RFC 5560, RFC 7680.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatagramCounts {
     /// Received datagrams, without duplicates.
     pub received: u64,

@@ -10,6 +10,7 @@ use crate::{Pacing, Spacing};
 
 /// One end's part of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an independent choice of the user"
@@ -58,6 +59,7 @@ pub struct EndpointPlan {
 
 /// System calls for one-way data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IoMethod {
     /// One datagram per call.
@@ -83,6 +85,7 @@ impl IoMethod {
 /// Extra reads and writes of the data, as in a program that uses it. Each value is a number of
 /// bytes from the start of a buffer; `None` if not requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Touch {
     /// Bytes modified before a send call.
     pub send_dirty_bytes: Option<u32>,
@@ -107,6 +110,7 @@ impl Touch {
 
 /// A loop per CPU that counts while the CPU is otherwise idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleLoop {
     /// Counts per second of an idle CPU; `None` if it must be calibrated first.
     #[serde(rename = "rate_per_second")]
@@ -115,6 +119,7 @@ pub struct IdleLoop {
 
 /// Options of a data socket; `None` or `false` keeps the kernel's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one socket option, as the manual pages list them"
@@ -187,6 +192,7 @@ pub struct SocketOptions {
 
 /// The buffers of one direction: a ring, used round robin, one buffer per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferPlan {
     /// Bytes per call.
     pub size: SizeRule,
@@ -222,6 +228,7 @@ impl BufferPlan {
 
 /// Rule for the bytes per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SizeRule {
     /// A fixed number.
@@ -232,6 +239,7 @@ pub enum SizeRule {
 
 /// Rule for the number of buffers of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WidthRule {
     /// A fixed number.

@@ -11,6 +11,7 @@ use crate::{EndCause, Outcome, PacingResult, Side, Warning};
 
 /// Results of one of several flows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowOutcome {
     /// Whether the data flows only from the peer to this end.
     pub inbound: bool,

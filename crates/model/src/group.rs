@@ -105,6 +105,7 @@ pub struct StepOutcome {
 ///
 /// An execution of a transaction is one round. A step with `count=` N has N executions per round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionTimes {
     /// Number of executions.
     pub executions: u64,
@@ -150,6 +151,7 @@ pub struct PeerOutcome {
 
 /// A message of a run, and the number of its occurrences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogEntry {
     /// Whether it is a warning; otherwise it is an error.
     pub is_warning: bool,

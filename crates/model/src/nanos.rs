@@ -43,3 +43,40 @@ impl OptionalNanos {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
     }
 }
+
+#[cfg(feature = "schema")]
+mod schema {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+    use super::{Nanos, OptionalNanos};
+
+    impl JsonSchema for Nanos {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            "nanos".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            u64::json_schema(generator)
+        }
+    }
+
+    impl JsonSchema for OptionalNanos {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            "optional nanos".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            Option::<u64>::json_schema(generator)
+        }
+    }
+}

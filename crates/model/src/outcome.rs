@@ -165,6 +165,7 @@ pub struct Side {
 
 /// Result of a [`Pacing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacingResult {
     /// Started passes, including those that moved no data.
     pub passes: u64,
@@ -201,6 +202,7 @@ impl PacingResult {
 
 /// Counts of one end. Bytes are payload, as returned by this end's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Bytes accepted by send calls.
     #[serde(rename = "sent_bytes")]
@@ -294,6 +296,7 @@ impl std::ops::AddAssign for Counts {
 
 /// Options of a data socket, as the kernel reported them. They may differ from the requested ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SocketFacts {
     /// SO_SNDBUF before the first operation.
     pub send_buffer_bytes: Option<u32>,
@@ -337,6 +340,7 @@ pub struct SocketFacts {
 
 /// A setting that the system refused. The test continues without it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RefusedSetting {
     /// The setting's name, as in the manual pages: `SO_PRIORITY`.
     pub setting: String,
@@ -348,6 +352,7 @@ pub struct RefusedSetting {
 
 /// Sizes and numbers of the buffers used; `None` if the end does not use the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferSizes {
     /// Bytes per send call.
     pub send_bytes: Option<u32>,
@@ -361,6 +366,7 @@ pub struct BufferSizes {
 
 /// A host's CPU time during the measured phase, in percent of the time of all its CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuUse {
     /// Time that was not idle, not iowait and not stolen.
     pub busy_percent: f64,
@@ -410,6 +416,7 @@ impl CpuUse {
 
 /// Method of measuring CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CpuMethod {
     /// /proc/stat: proc(5).
@@ -423,6 +430,7 @@ pub enum CpuMethod {
 
 /// Facts about a host that influence its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
     /// `uname -sr`.
     pub kernel: Option<String>,
@@ -452,6 +460,7 @@ pub struct HostFacts {
 
 /// A network interface and its driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// The interface's name.
     pub name: String,
@@ -473,6 +482,7 @@ pub struct Interface {
 
 /// The identifiers of a PCI device: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "PCI has the same names")]
 pub struct PciIds {
     pub vendor: u16,
@@ -484,6 +494,7 @@ pub struct PciIds {
 /// Traffic of an interface, from all flows, as counted by its driver. Bytes include the link's
 /// headers. With segmentation offload, a packet has up to 64 KB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "each name describes its counter")]
 pub struct Traffic {
     pub received_packets: u64,
@@ -494,6 +505,7 @@ pub struct Traffic {
 
 /// Traffic of the interfaces of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interfaces {
     /// Time between the two reads of the counters.
     #[serde(rename = "elapsed_ns", with = "Nanos")]
@@ -504,6 +516,7 @@ pub struct Interfaces {
 
 /// Traffic of one interface between two reads of its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceTraffic {
     /// The interface's name.
     pub name: String,
@@ -517,6 +530,7 @@ pub struct InterfaceTraffic {
 
 /// Cost and resolution of the clock that measures times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockFacts {
     /// Duration of one clock read in nanoseconds. Each measured time includes one.
     pub cost_ns: f64,
@@ -526,6 +540,7 @@ pub struct ClockFacts {
 
 /// Mandatory access control: the first of the kernel's security modules that confines programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Security {
     /// The module; `None` if the kernel runs none.
     pub module: Option<SecurityModule>,
@@ -537,6 +552,7 @@ pub struct Security {
 
 /// A security module that confines programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the name of a module")]
 pub enum SecurityModule {
@@ -570,6 +586,7 @@ impl SecurityModule {
 
 /// The reason for the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndCause {
     /// The time limit was reached.

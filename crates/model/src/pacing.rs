@@ -9,6 +9,7 @@ use crate::nanos::Nanos;
 /// A schedule: `burst` passes of the workload at the start of each interval. The first pass fixes
 /// the start times. Late intervals run without pauses until the schedule is met again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pacing {
     /// Passes (sends, receives, transactions) per interval, at least 1.
     pub burst: u64,
@@ -65,6 +66,7 @@ impl Pacing {
 
 /// Method of waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
     /// Sleep: the thread wakes some microseconds late and uses no CPU time.

@@ -10,6 +10,7 @@ use crate::{BufferPlan, DatagramFormat, EndpointPlan, Transaction, Transport, Wo
 
 /// One measurement: groups of workers that run in parallel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// The test's name ("TCP_STREAM"); used only in output.
     pub name: String,
@@ -27,6 +28,7 @@ pub struct Plan {
 
 /// Workers that run the same body, each with its own connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// The group's name; empty if there is only one group.
     pub name: String,
@@ -40,6 +42,7 @@ pub struct Group {
 
 /// The workers of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Workers {
     /// Number of workers.
     pub count: u32,
@@ -49,6 +52,7 @@ pub struct Workers {
 
 /// The work of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
     /// The loop of one flow.
@@ -60,6 +64,7 @@ pub enum Body {
 
 /// One flow: the operations that its two ends repeat, and the limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowPlan {
     /// The transport of the data.
     pub transport: Transport,
@@ -212,6 +217,7 @@ impl FlowPlan {
 
 /// The limit that ends the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// Duration.
@@ -229,6 +235,7 @@ pub enum Limit {
 
 /// The phases before the measured phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Phases {
     /// Start time by the wall clock; `None` starts immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,6 +250,7 @@ pub struct Phases {
 
 /// The times to record. A time that is off costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timing {
     /// Each pass of the body: a transaction's latency.
     pub passes: bool,

@@ -11,6 +11,7 @@ use crate::nanos::{Nanos, OptionalNanos};
 /// Samples of a test or a transaction, in chronological order. The figures of an interval are the
 /// difference of two samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Name of the sampled test, or of the sampled transaction (`Txn1`) of all groups.
     pub name: String,
@@ -24,6 +25,7 @@ pub struct Series {
 /// Cumulative counts and the connection's state at a point in time. Values that were not sampled
 /// are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// Time since the start of the series, by the monotonic clock.
     #[serde(rename = "at_ns", with = "Nanos")]
@@ -65,6 +67,7 @@ impl Sample {
 
 /// The kernel's state of a connection at a point in time: `struct tcp_info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathSample {
     /// The smoothed round-trip time.
     #[serde(rename = "smoothed_rtt_ns", with = "OptionalNanos")]
@@ -94,6 +97,7 @@ pub struct PathSample {
 /// Datagrams lost after the last arrival have records too; otherwise nothing would show that they
 /// were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketRecord {
     /// Sequence number, from 0.
     pub number: u64,

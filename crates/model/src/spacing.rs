@@ -9,6 +9,7 @@ use crate::nanos::Nanos;
 
 /// A schedule for single datagrams. Each datagram has its own send time, relative to the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spacing {
     /// Time from one datagram to the next; zero sends without pauses.
     #[serde(rename = "gap_ns", with = "Nanos")]
@@ -24,6 +25,7 @@ pub struct Spacing {
 
 /// Bursts of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bursts {
     /// Datagrams per burst, at least 1.
     pub datagrams: u64,
@@ -36,6 +38,7 @@ pub struct Bursts {
 
 /// Handling of late datagrams. All of them are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Lateness {
     /// Send late datagrams without pauses until the sender is on time again. This keeps the mean
@@ -52,6 +55,7 @@ pub enum Lateness {
 
 /// Method of waiting for a datagram's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SpacingMethod {
     /// The sending thread polls the clock; it sleeps for most of a long gap.
@@ -66,6 +70,7 @@ pub enum SpacingMethod {
 
 /// Source of the departure times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DepartureClock {
     /// The sender's clock, read just before the send call.

@@ -10,6 +10,7 @@ use crate::{Limit, Pacing};
 
 /// A list of steps that is repeated: uperf's transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transaction {
     /// The limit: a time, or a number of rounds ([`Limit::Transactions`]).
     pub limit: Limit,
@@ -21,6 +22,7 @@ pub struct Transaction {
 
 /// One step of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The step's name (`write`); used only in output.
     pub name: Cow<'static, str>,
@@ -34,6 +36,7 @@ pub struct Step {
 
 /// The operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Sends over the step's connection.
@@ -56,6 +59,7 @@ pub enum Action {
 
 /// Amount and conditions of the data that an execution moves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transfer {
     /// Bytes per transfer.
     pub amount: Amount,
@@ -84,6 +88,7 @@ impl Transfer {
 
 /// Bytes of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// This number of bytes, in as many calls as needed.
@@ -104,6 +109,7 @@ pub enum Amount {
 
 /// Messages of one transfer that share calls or have options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Batch {
     /// Number of messages; each call moves as many of them as possible.
     pub count: u64,
@@ -113,6 +119,7 @@ pub struct Batch {
 
 /// Options of one SCTP message: RFC 6458, sections 5.3.4 and 5.3.7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendInfo {
     /// Stream number, from 0.
     pub stream: u16,
@@ -124,6 +131,7 @@ pub struct SendInfo {
 
 /// Rule for abandoning a message: RFC 3758, RFC 7496.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PartialReliability {
     /// The kind of the limit.
     pub policy: ReliabilityPolicy,
@@ -133,6 +141,7 @@ pub struct PartialReliability {
 
 /// Kind of the limit after which a message is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReliabilityPolicy {
     /// Maximum time until the message is sent, in milliseconds: RFC 3758, section 3.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The transport protocol of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// TCP, a byte stream: tcp(7).

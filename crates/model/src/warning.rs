@@ -10,6 +10,7 @@ use crate::nanos::{Nanos, OptionalNanos};
 
 /// A warning about a result, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Warning {
     /// Both ends ran on one machine, in the same or different network namespaces. The CPU figure of
@@ -192,6 +193,7 @@ pub enum Warning {
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The end that prints the warning.
@@ -202,6 +204,7 @@ pub enum End {
 
 /// One of a socket's two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SocketBuffer {
     /// SO_SNDBUF.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An operation does not imply a blocking call. The engine runs common lists in blocking loops; an
 /// event loop could run the same lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Open a connection from a new local port.
@@ -30,6 +31,7 @@ pub enum Operation {
 
 /// One end's workload: repeats `body` until the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Workload {
     /// The operations of one pass, in order.

@@ -10,6 +10,7 @@ use units::{BitRate, Bytes};
 /// The derived figures of one outcome. A figure is `None` if the test does not have it, or if an
 /// end did not report it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TestFigures {
     /// Payload that arrived within the test's time, divided by [`Outcome::arrival_time`]; for bulk
     /// transfers. Without loss, this is the throughput of RFC 1242.
@@ -44,6 +45,7 @@ pub struct TestFigures {
 
 /// The derived figures of one transaction of a group. Unavailable figures are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TransactionFigures {
     /// Payload that arrived at either end, divided by the transaction's time and the delay of the
     /// arrival; for one-way transfers.
@@ -88,6 +90,7 @@ impl TransactionFigures {
 /// A comparison of concurrent flows. Rates are in transactions or bits per second of each flow's
 /// own time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FlowSpread {
     /// The number of flows in both directions.
     pub flows: usize,
@@ -107,6 +110,7 @@ pub struct FlowSpread {
 
 /// Service demand: the CPU time of all CPUs of a host during the test, divided by the work done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ServiceDemand {
     /// For bulk transfers: microseconds per KB of payload that the end moved. A KB is 1024 bytes,
@@ -128,6 +132,7 @@ pub enum ServiceDemand {
 
 /// Counts of one-way datagrams: sent, received and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DatagramFigures {
     /// Datagrams that the kernel of the sender accepted.
     pub sent: u64,

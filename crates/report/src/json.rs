@@ -2,8 +2,8 @@
 //!
 //! A key contains the unit of its figure, except for counts of calls, datagrams and transactions. A
 //! figure that was not measured or not reported is `null`. New members keep the same [`SCHEMA`]; a
-//! removed member or a changed meaning requires a new one. `docs/schema/linerate-3.json` describes
-//! each member.
+//! removed member or a changed meaning requires a new one. `docs/schema/linerate-3.json` is generated
+//! from these types and those of the model, with their comments.
 //!
 //! Runs and sides are destructured without `..`. The compiler then reports each new field of the
 //! model that is neither written nor explicitly omitted.
@@ -36,6 +36,7 @@ pub fn json(report: &Report) -> String {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document<'a> {
     schema: &'static str,
     /// The version of linerate.
@@ -44,8 +45,11 @@ struct Document<'a> {
     command_line: &'a str,
     /// The start, in RFC 3339 format, UTC.
     started: Option<String>,
+    /// The peer; the first of several.
     peer: PeerDocument<'a>,
+    /// Both hosts.
     hosts: Hosts<'a>,
+    /// The tests, in order.
     tests: Vec<TestDocument<'a>>,
     /// Whether the user ended the run early.
     interrupted: bool,
@@ -57,8 +61,11 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PeerDocument<'a> {
+    /// Its name or address.
     host: &'a str,
+    /// The port of its control connection.
     control_port: Option<u32>,
     /// Whether the peer is a server in this process.
     embedded: bool,
@@ -69,13 +76,16 @@ struct PeerDocument<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Hosts<'a> {
     local: Option<&'a HostFacts>,
     remote: Option<&'a HostFacts>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TestDocument<'a> {
+    /// Its name.
     name: &'a str,
     plan: &'a Plan,
     /// The index of the run with the median rate.
@@ -90,12 +100,14 @@ struct TestDocument<'a> {
     confidence: Option<ConfidenceDocument>,
     /// Each distinct warning of the runs, and the warnings about all runs together.
     warnings: Vec<WarningDocument>,
+    /// Each run, in order.
     runs: Vec<RunDocument<'a>>,
     /// The reason why further runs are missing.
     error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PaceDocument<'a> {
     /// The payload rate of all flows of one direction together.
     rate_bps: BitRate,
@@ -105,52 +117,74 @@ struct PaceDocument<'a> {
 
 /// Half widths are in percent of the mean, as after a ±; `null` if the mean is 0.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConfidenceDocument {
+    /// The confidence level, in percent.
     level_percent: ConfidenceLevel,
     /// The requested full width of the interval, if any.
     target_width_percent: Option<f64>,
     /// Whether the interval of the rate is as narrow as requested; `null` without a request.
     is_reached: Option<bool>,
+    /// Runs.
     iterations: u32,
     /// Transactions or bits per second.
     mean_rate: Option<f64>,
+    /// Half width of the rate's interval.
     rate_half_width_percent: Option<f64>,
+    /// Half width of the interval of this host's CPU time.
     local_cpu_half_width_percent: Option<f64>,
+    /// Half width of the interval of the peer's CPU time.
     remote_cpu_half_width_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RunDocument<'a> {
+    /// Start by the wall clock: RFC 3339, UTC, to the millisecond.
     started: Option<String>,
+    /// Why it ended.
     ended: &'a EndCause,
     /// Whether the local user ended the run early.
     interrupted: bool,
     figures: TestFigures,
     local: SideDocument<'a>,
+    /// The peer; null if it reported nothing, or if there are several.
     remote: Option<SideDocument<'a>>,
     /// The flows of both directions, if there are several.
     flows: &'a [FlowOutcome],
+    /// Each peer, if there are several.
     peers: Vec<PeerOutcomeDocument<'a>>,
+    /// Each group, if the plan has several or has transactions.
     groups: Vec<GroupDocument<'a>>,
     /// The totals of transactions, for the time in which any of them ran.
     active: Option<TotalsDocument<'a>>,
+    /// Samples over time.
     series: &'a [Series],
+    /// A record of each datagram, if the plan asks for it.
     packets: &'a [PacketRecord],
+    /// The peer's clock relative to this end's; only if packets are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_fit: Option<&'a ClockFit>,
+    /// Figures from the records of packets, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     packet_figures: Option<PacketFigures>,
+    /// Messages of the run.
     log: &'a [LogEntry],
     /// Workers and peers that failed.
     failures: u64,
+    /// Warnings about this run.
     warnings: Vec<WarningDocument>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SideDocument<'a> {
+    /// The program that measured, with its version.
     program: Option<&'a str>,
     counts: &'a Counts,
+    /// The measured phase, in nanoseconds.
     elapsed_ns: Option<u64>,
+    /// CPU time of the thread that moved the data, in nanoseconds.
     thread_cpu_ns: Option<u64>,
     socket: &'a SocketFacts,
     /// The settings that the system refused.
@@ -161,22 +195,29 @@ struct SideDocument<'a> {
     /// The traffic of each interface of the host.
     interfaces: Option<&'a Interfaces>,
     clock: Option<&'a ClockFacts>,
+    /// Times of transactions.
     latency: Option<HistogramSummary>,
+    /// Times of single send calls.
     send_times: Option<HistogramSummary>,
+    /// Times of single receive calls.
     receive_times: Option<HistogramSummary>,
     /// The achieved rate and the delays of its intervals, if the test was paced.
     pacing_result: Option<&'a PacingResult>,
+    /// Times between the starts of paced intervals.
     send_gaps: Option<HistogramSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spacing_result: Option<SpacedDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datagrams: Option<&'a DatagramCounts>,
+    /// Smoothed round-trip times of the connection, sampled at least 100 times per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     smoothed_rtt: Option<HistogramSummary>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SpacedDocument {
+    /// Datagrams that the kernel accepted.
     sent: u64,
     /// Send calls refused by the kernel.
     refused: u64,
@@ -184,20 +225,31 @@ struct SpacedDocument {
     missed: u64,
     /// Send times that the sender skipped.
     skipped: u64,
+    /// From the first datagram's time to the last one's, in nanoseconds.
     first_to_last_ns: u64,
+    /// From the first datagram's time to the end of the last one's gap, in nanoseconds.
     elapsed_ns: u64,
+    /// Clock of gaps and lateness: the sender's at the decision to send, or the driver's when it
+    /// got the datagram.
     clock: DepartureClock,
+    /// Gaps between datagrams of one burst; null without a gap.
     gaps: Option<HistogramSummary>,
+    /// Lateness of each datagram; null if unknown.
     lateness: Option<HistogramSummary>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PeerOutcomeDocument<'a> {
+    /// As the user named it.
     host: &'a str,
     /// The index in `groups`, if the peer took part in only one group.
     group: Option<usize>,
+    /// The address of its control connection.
     address: Option<&'a str>,
+    /// It runs on this host.
     is_local: bool,
+    /// Its program: linerate or uperf.
     program: Option<&'static str>,
     /// The peer's version of the wire format.
     form: Option<&'a str>,
@@ -205,60 +257,89 @@ struct PeerOutcomeDocument<'a> {
     totals: Option<CombinedDocument>,
     side: Option<SideDocument<'a>>,
     host_facts: Option<&'a HostFacts>,
+    /// Text that it sent with its figures.
     message: Option<&'a str>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TotalsDocument<'a> {
     counts: &'a Counts,
+    /// The time, in nanoseconds.
     elapsed_ns: u64,
     /// The rate of both directions together.
     moved_bps: Option<f64>,
+    /// Executed steps per second.
     operations_per_s: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CombinedDocument {
+    /// Payload.
     bytes: u64,
+    /// Executed steps.
     operations: u64,
+    /// Executed steps that failed.
     failed_operations: u64,
+    /// The time, in nanoseconds.
     elapsed_ns: u64,
+    /// Payload, in bits per second.
     moved_bps: Option<f64>,
+    /// Executed steps per second.
     operations_per_s: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct GroupDocument<'a> {
+    /// Its name.
     name: &'a str,
+    /// Totals from the first worker's start to the last worker's end.
     totals: TotalsDocument<'a>,
+    /// Totals over the time in which a transaction of the group ran.
     active: TotalsDocument<'a>,
+    /// Each worker.
     workers: Vec<TotalsDocument<'a>>,
+    /// Its transactions, in order; empty if its body is one loop.
     transactions: Vec<TransactionDocument<'a>>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TransactionDocument<'a> {
+    /// Its name.
     name: &'a str,
     totals: TotalsDocument<'a>,
     /// The start, as a time since the start of the run.
     started_after_ns: u64,
+    /// Workers that started it.
     workers: u64,
+    /// From the first worker's start to the last one's, in nanoseconds.
     start_spread_ns: u64,
+    /// Completed rounds.
     rounds: u64,
+    /// A round moves data in both directions or opens a connection.
     is_exchange: bool,
     /// Whether the transaction ends after a time, not after a number of rounds.
     is_timed: bool,
+    /// It moves datagrams.
     has_datagrams: bool,
+    /// Payload that arrived at either end; transactions of one direction only.
     arrived_bytes: Option<u64>,
     /// The time for which the receiving end ran longer than the sending one.
     arrival_delay_ns: u64,
+    /// Derived figures.
     figures: TransactionFigures,
     times: Option<&'a ExecutionTimes>,
+    /// Its steps, in order.
     steps: Vec<StepDocument<'a>>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StepDocument<'a> {
+    /// Its name.
     name: &'a str,
     times: Option<&'a ExecutionTimes>,
     /// The counters by name; `null` if the machine lacks or forbids a counter.
@@ -266,6 +347,7 @@ struct StepDocument<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct WarningDocument {
     #[serde(flatten)]
     warning: Warning,
@@ -583,5 +665,26 @@ mod tests {
         let last = rfc3339(after_1970(253_402_300_799));
         assert_eq!(last.as_deref(), Some("9999-12-31T23:59:59.000Z"));
         assert_eq!(rfc3339(after_1970(253_402_300_800)), None);
+    }
+
+    /// `BLESS=1 cargo test -p report` updates the file.
+    #[test]
+    fn published_schema_describes_the_documents() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/schema/linerate-3.json"
+        );
+        let generator = schemars::generate::SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator();
+        let mut schema = generator.into_root_schema_for::<Document<'_>>();
+        schema.insert("$id".to_owned(), "urn:linerate:schema:linerate-3".into());
+        schema.insert("title".to_owned(), SCHEMA.into());
+        let text = serde_json::to_string_pretty(&schema).expect("a document") + "\n";
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(path, &text).expect("the file is writable");
+        }
+        let published = std::fs::read_to_string(path).expect("the file is readable");
+        assert_eq!(published, text);
     }
 }

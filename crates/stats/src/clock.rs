@@ -24,6 +24,7 @@ pub struct ClockExchange {
 /// shortest round trip of each slice. It computes the skew from the two of them with the smallest
 /// error bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockFit {
     /// Time of the best exchange, by the responder's clock.
     pub at_ns: i64,

@@ -251,6 +251,7 @@ impl std::fmt::Debug for Histogram {
 
 /// Printed figures of a histogram, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramSummary {
     /// Number of recorded times.
     pub count: u64,

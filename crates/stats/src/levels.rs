@@ -6,6 +6,7 @@ use crate::find_modes;
 
 /// Two levels of a rate within one measurement, with almost no values between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RateLevels {
     /// Mean rate of the low level, in amounts per second.
     pub low: f64,

@@ -142,7 +142,9 @@ pub fn set_real_time() -> std::io::Result<()> {
 /// Returns whether the calling thread has the default policy.
 fn has_default_policy() -> bool {
     // SAFETY: the call takes and returns numbers.
-    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER.into() }
+    unsafe {
+        libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::c_long::from(libc::SCHED_OTHER)
+    }
 }
 
 /// Sets the calling thread's policy and returns whether that succeeded.

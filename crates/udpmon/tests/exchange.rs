@@ -322,7 +322,7 @@ fn stock_requests_are_answered_within_bounds() {
         assert_eq!(slice(Command::GetHistogram, 4, 8000, 1400).len(), 1400);
         assert_eq!(slice(Command::GetRecords, 0, u32::MAX, 1408), [0; 1408]);
         assert_eq!(slice(Command::GetCounters, 0, u32::MAX, 288), [0; 288]);
-        assert_eq!(slice(Command::GetNic, 0, 0, 0), []);
+        assert_eq!(slice(Command::GetNic, 0, 0, 0), [0; 0]);
         for (command, low, length) in [
             (Command::GetHistogram, 5, 100),
             (Command::GetHistogram, -1, 100),

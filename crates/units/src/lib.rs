@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Payload bytes above TCP or UDP, without the headers of any layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -48,6 +49,7 @@ impl std::iter::Sum for Bytes {
 
 /// Payload bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct BitRate(pub f64);
 

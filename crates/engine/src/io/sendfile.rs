@@ -64,7 +64,7 @@ impl SendFile {
                 .map(MessageTotals::single);
         };
         let mut offset = self.offset + self.next_piece * u64::from(self.size);
-        self.next_piece = if self.next_piece + 1 == width.into() {
+        self.next_piece = if self.next_piece + 1 == u64::from(width) {
             0
         } else {
             self.next_piece + 1

@@ -8,6 +8,7 @@ use crate::clock::least_squares;
 
 /// Estimate of the bottleneck link from a queue that fills. Rates and sizes count the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bottleneck {
     /// Time per arrival while the queue was not empty.
     pub spacing_ns: f64,

@@ -28,6 +28,7 @@ pub struct Packet {
 
 /// Metrics of a set of packets; `None` if the records do not show a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketFigures {
     /// Count of numbers from the lowest to the highest of all records.
     pub numbers: u64,
@@ -68,6 +69,7 @@ pub struct PacketFigures {
 
 /// Distribution of values. Each percentile is one of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// Count of values.
     pub count: u64,

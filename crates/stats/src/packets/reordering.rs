@@ -6,6 +6,7 @@ use super::{Arrival, Distribution};
 
 /// Reordering metrics. A packet is reordered if one with a higher number arrived before it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reordering {
     /// Reordered packets.
     pub reordered: u64,
@@ -26,6 +27,7 @@ pub struct Reordering {
 
 /// Mean and maximum of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeanAndMax {
     /// Arithmetic mean.
     pub mean: f64,
