@@ -123,6 +123,7 @@ struct FlowSum {
     is_bidirectional: bool,
     /// Whether a flow is no direction of a full-duplex connection.
     has_simplex: bool,
+    /// Receive calls of all flows.
     receive_calls: u64,
 }
 
@@ -246,11 +247,14 @@ impl ReportGroup {
         };
         let mut state = self.state();
         if self.interval.is_some() && state.running.is_empty() {
-            // The intervals of a flow after another one begin with it. As in stock, no sum follows.
+            // The intervals of flows after others begin with them.
             state.started = None;
             state.reported_until = Duration::ZERO;
-            state.ended = FlowSum::default();
             state.ended_in_interval = FlowSum::default();
+            if state.ended.flows < 2 {
+                // As in stock, two single flows, one after the other, have no sum.
+                state.ended = FlowSum::default();
+            }
         }
         let group_started = *state.started.get_or_insert(started);
         let is_in_first_interval = self

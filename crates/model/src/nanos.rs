@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A [`Duration`] as nanoseconds.
-pub(crate) struct Nanos;
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub(crate) struct Nanos(#[expect(dead_code, reason = "describes the value")] u64);
 
 /// An optional [`Duration`] as nanoseconds.
-pub(crate) struct OptionalNanos;
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub(crate) struct OptionalNanos(#[expect(dead_code, reason = "describes the value")] Option<u64>);
 
 impl Nanos {
     pub(crate) fn serialize<S: Serializer>(
@@ -41,42 +43,5 @@ impl OptionalNanos {
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_nanos))
-    }
-}
-
-#[cfg(feature = "schema")]
-mod schema {
-    use std::borrow::Cow;
-
-    use schemars::{JsonSchema, Schema, SchemaGenerator};
-
-    use super::{Nanos, OptionalNanos};
-
-    impl JsonSchema for Nanos {
-        fn inline_schema() -> bool {
-            true
-        }
-
-        fn schema_name() -> Cow<'static, str> {
-            "nanos".into()
-        }
-
-        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-            u64::json_schema(generator)
-        }
-    }
-
-    impl JsonSchema for OptionalNanos {
-        fn inline_schema() -> bool {
-            true
-        }
-
-        fn schema_name() -> Cow<'static, str> {
-            "optional nanos".into()
-        }
-
-        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-            Option::<u64>::json_schema(generator)
-        }
     }
 }

@@ -45,8 +45,9 @@ pub use sockets::{
 };
 pub use stock_peer::{Release, StockPeer};
 pub use test_case::{
-    Concurrency, Requirement, TestCase, optional_test_case, pairs, requirements_are_mandatory,
-    run_in_parallel, short_path_dir, test_case, test_case_unless, wait_until, with_prefix,
+    Concurrency, Feature, Requirement, TestCase, feature_pairs, optional_test_case,
+    requirements_are_mandatory, run_in_parallel, short_path_dir, test_case, test_case_unless,
+    wait_until, with_prefix,
 };
 pub use transcripts::{RecordedPacket, Transcript};
 pub use uperf::StockUperf;

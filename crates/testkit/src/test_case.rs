@@ -219,10 +219,18 @@ pub fn short_path_dir() -> TempDir {
     directories.next().expect("/tmp is writable")
 }
 
-/// Returns each pair of two items, in the order of the items.
-pub fn pairs<T>(items: &[T]) -> impl Iterator<Item = [&T; 2]> {
-    let one_with_later = |(at, one)| items[at + 1..].iter().map(move |later| [one, later]);
-    items.iter().enumerate().flat_map(one_with_later)
+/// A feature of a dialect: its name, options of the server, options of the client.
+pub type Feature = (&'static str, &'static str, &'static str);
+
+/// Returns each pair of features, except the `excluded` ones. Names in a pair are in the order of the
+/// features.
+pub fn feature_pairs(
+    features: &'static [Feature],
+    excluded: &'static [[&'static str; 2]],
+) -> impl Iterator<Item = [&'static Feature; 2]> {
+    let one_with_later = |(at, one)| features[at + 1..].iter().map(move |later| [one, later]);
+    let pairs = features.iter().enumerate().flat_map(one_with_later);
+    pairs.filter(|[one, later]| !excluded.contains(&[one.0, later.0]))
 }
 
 /// Returns whether a program is in the PATH or in /usr/sbin.

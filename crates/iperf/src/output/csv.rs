@@ -9,7 +9,7 @@ use sys::Address;
 use super::PrintSettings;
 use super::connection::format_host;
 use super::line::{DelayStats, latency_summary_ms, per_second};
-use crate::event::{FlowFigures, FlowId, TestEvent};
+use crate::event::{FlowFigures, FlowId, SumScope, TestEvent};
 use crate::timing::TimingKind;
 
 /// The end of each flow's last interval, by flow number and direction.
@@ -28,7 +28,12 @@ pub(super) fn text(
     let now = SystemTime::now();
     let layout = settings.layout();
     match event {
-        TestEvent::Interval(..) | TestEvent::Final(..) if settings.output.sum_only => String::new(),
+        // 2.1.8 has no sums here, and prints the flows.
+        TestEvent::Interval(..) | TestEvent::Final(..)
+            if settings.output.sum_only && layout.has_enhanced_csv =>
+        {
+            String::new()
+        }
         TestEvent::Interval(id, figures) => {
             interval_ends.insert(key(id), now);
             let line = Line::new(Some(id.number), figures, now, false);
@@ -46,11 +51,15 @@ pub(super) fn text(
             line.text(settings, is_new)
         }
         TestEvent::Sum {
-            is_bidirectional: false,
+            scope,
+            is_bidirectional,
             is_final,
             figures,
             ..
-        } if layout.has_enhanced_csv => {
+        } if layout.has_enhanced_csv
+            && !matches!(scope, SumScope::Connection(_))
+            && (!is_bidirectional || settings.output.sum_only) =>
+        {
             Line::new(None, figures, now, *is_final).text(settings, is_new)
         }
         _ => String::new(),
@@ -82,9 +91,9 @@ impl<'a> Line<'a> {
     }
 
     fn text(&self, settings: &PrintSettings, mut is_new: impl FnMut(&str) -> bool) -> String {
-        let has_details = self.figures.is_detailed || settings.output.sum_only;
-        let is_enhanced = settings.layout().has_enhanced_csv
-            && (settings.output.enhanced || has_details && settings.is_server);
+        let is_detailed = self.figures.is_detailed && settings.is_server;
+        let is_enhanced =
+            settings.layout().has_enhanced_csv && (settings.output.enhanced || is_detailed);
         if !is_enhanced {
             return self.plain_text(settings);
         }
@@ -127,13 +136,7 @@ impl<'a> Line<'a> {
         let mut add = |name: &'static str, value: &dyn Display| {
             columns.push((name, value.to_string()));
         };
-        let has_plain_time = settings.output.sum_only && !settings.output.enhanced;
-        let time = if has_plain_time {
-            format_timestamp(settings, self.timestamp)
-        } else {
-            format_precise_timestamp(settings, self.timestamp)
-        };
-        add("time", &time);
+        add("time", &format_precise_timestamp(settings, self.timestamp));
         let names = ["srcaddress", "srcport", "dstaddr", "dstport"];
         for (name, value) in names.into_iter().zip(self.endpoints(settings)) {
             add(name, &value);

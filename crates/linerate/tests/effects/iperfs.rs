@@ -97,6 +97,8 @@ const IPERF_OUTPUT: &[OutputCase] = &[
     ("", "-n 20000 -x C", &["!connected with", "Client connecting"], &[]),
     ("", "-n 20000 -x S", &["connected with", "!Client connecting"], &[]),
     ("", "-n 20000 -y C", &["!Client connecting", ",0.0-0."], &[]),
+    ("-y C --sum-only", "-n 20000 -P 2 -y C --sum-only", &[",-1,0.0-0."], &[",-1,0.0-0."]),
+    ("-y C --sum-only", "-t 0.4 -b 8m -l 1000 -y C --full-duplex --sum-only", &[",-1,0.0-0."], &[",-1,0.0-0."]),
     ("-u", "-u -n 20000 -b 8m", &["Server Report"], &["0/15 (0%)"]),
     ("-u", "-u -n 20000 -b 800pps", &["IPG target: 1250.00 us"], &[]),
     ("-u", "-u -n 20000 -b 8m -x V", &["!Server Report"], &[]),

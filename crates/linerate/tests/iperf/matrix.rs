@@ -184,6 +184,11 @@ const CASES_OF_2_1_8: &[(&str, &str, &str)] = &[
     ),
     ("tcp_connect_only", "", "--connect-only=2 -e"),
     (
+        "tcp_csv_sum_only",
+        "-y C --sum-only",
+        "-t 0.4 -b 8m -l 10000 -P 2 -y C --sum-only",
+    ),
+    (
         "udp_full_duplex_parallel",
         "-u",
         "-u -t 0.4 -b 400k --full-duplex -P 2",

@@ -1,12 +1,9 @@
 //! Every pair of features of iperf 2, compared with the newest stock iperf in both roles.
 
-use testkit::{StockPeer, TestCase, pairs};
+use testkit::{Feature, StockPeer, TestCase, feature_pairs};
 
 use super::NEWEST;
 use super::matrix::prints_lines_of_stock;
-
-/// A feature: its name, options of the server, options of the client.
-type Feature = (&'static str, &'static str, &'static str);
 
 const FEATURES: [Feature; 16] = [
     ("udp", "-u", "-u -b 400k -l 1470"),
@@ -29,7 +26,7 @@ const FEATURES: [Feature; 16] = [
 
 /// Features that exclude each other, or that stock does not run or reports falsely together:
 /// `docs/differences.md`.
-const EXCLUSIVE: [[&str; 2]; 14] = [
+const EXCLUSIVE: [[&str; 2]; 15] = [
     ["reverse", "full_duplex"],
     ["reverse", "dual"],
     ["reverse", "trade_off"],
@@ -43,15 +40,13 @@ const EXCLUSIVE: [[&str; 2]; 14] = [
     ["trade_off", "trip_times"],
     ["full_duplex", "trip_times"],
     ["full_duplex", "csv"],
+    ["csv", "sum_only"],
     ["trade_off", "sum_only"],
 ];
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = Vec::new();
-    for [one, other] in pairs(&FEATURES) {
-        if EXCLUSIVE.contains(&[one.0, other.0]) {
-            continue;
-        }
+    for [one, other] in feature_pairs(&FEATURES, &EXCLUSIVE) {
         let compare = move |stock| compare_features(stock, [one, other]);
         let name = format!("pairs::{}_{}", one.0, other.0);
         test_cases.push(NEWEST.test_case(name, compare).allow_many_at_once());

@@ -79,7 +79,7 @@ pub(super) fn test_cases() -> Vec<TestCase> {
             continue;
         }
         for (feature, options) in FEATURES {
-            // The only interval of a client then is 18 hours long in stock, if its server ends.
+            // The figures of a stock client whose server ends are then over the uptime of the machine.
             if feature == "no_intervals" && matches!(end, End::Server(_)) {
                 continue;
             }

@@ -1,13 +1,10 @@
 //! Every pair of features of iperf3, compared with the newest stock iperf3 in both roles.
 
-use testkit::{StockPeer, TestCase, pairs};
+use testkit::{Feature, StockPeer, TestCase, feature_pairs};
 
 use super::compare::compare_despite_delays;
 use super::matrix::compare_with_stock;
 use super::{NEWEST, login_options};
-
-/// A feature: its name, options of the server, options of the client.
-type Feature = (&'static str, &'static str, &'static str);
 
 const FEATURES: [Feature; 18] = [
     ("udp", "", "-u -l 1000"),
@@ -46,10 +43,7 @@ const EXCLUSIVE: [[&str; 2]; 9] = [
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = Vec::new();
-    for [one, other] in pairs(&FEATURES) {
-        if EXCLUSIVE.contains(&[one.0, other.0]) {
-            continue;
-        }
+    for [one, other] in feature_pairs(&FEATURES, &EXCLUSIVE) {
         let compare = move |stock| compare_despite_delays(|| compare_features(stock, [one, other]));
         let test_case = NEWEST.test_case(format!("pairs::{}_{}", one.0, other.0), compare);
         test_cases.push(test_case.allow_many_at_once());
